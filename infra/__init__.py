@@ -1,0 +1,1 @@
+"""What Afterturn runs on: brokers, Redis, ClickHouse, topics, migrations, containers."""

@@ -1,0 +1,1 @@
+"""What crosses a boundary: events, views and limits. Models only; nothing here reads or writes anything."""

@@ -1,0 +1,31 @@
+"""The base of every model, and the types that all of them use."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from schemas import limits
+
+
+class Model(BaseModel):
+    """Immutable; unknown fields are ignored, so that an older reader accepts a newer writer."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_timedelta="float")
+
+
+def _utc(value: datetime) -> datetime:
+    return value.astimezone(UTC)
+
+
+Id = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=limits.ID_CHARACTERS, pattern=r"^[^\s{}\x00-\x1f\x7f]+$"),
+    Field(description="An identifier: no white space, no control characters, no braces."),
+]
+Timestamp = Annotated[
+    AwareDatetime, AfterValidator(_utc), Field(description="RFC 3339 with an offset; kept in UTC.")
+]
+Count = Annotated[int, Field(ge=0)]

@@ -1,0 +1,22 @@
+"""Size limits at the door. Over one of them an event is refused as a whole, with the limit in the reason."""
+
+EVENT_BYTES = 1_048_576
+"""One event, as bytes on the wire (1 MiB)."""
+
+MESSAGE_BYTES = 262_144
+"""The text of one message, as UTF-8 bytes (256 KiB)."""
+
+MESSAGES_PER_TURN = 200
+"""Messages of one turn."""
+
+ID_CHARACTERS = 200
+"""Any identifier, in Unicode characters."""
+
+NAME_CHARACTERS = 200
+"""The name of a model, in Unicode characters."""
+
+BATCH_EVENTS = 500
+"""Events in one HTTP request to the gateway."""
+
+CONTEXT_WINDOW_TOKENS = 100_000_000
+"""The largest context window that a model may claim."""

@@ -1,0 +1,170 @@
+"""Events on `chat.turns.v1`: everything that happens to the messages of a chat, in order, key = chat id."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, field_validator, model_validator
+
+from schemas import limits
+from schemas.base import Count, Id, Model, Timestamp
+from schemas.chat import ChatRef, Level, UserRef
+
+
+class Role(StrEnum):
+    """Who a message speaks for, in the sense of the chat completion APIs."""
+
+    user = "user"
+    assistant = "assistant"
+    system = "system"
+    tool = "tool"
+
+
+class Message(Model):
+    """One message. `author` is the id or name of who speaks; by default the role."""
+
+    id: Id
+    role: Role
+    author: str = Field(default="", max_length=limits.ID_CHARACTERS)
+    text: str
+
+    @field_validator("text")
+    @classmethod
+    def _size(cls, text: str) -> str:
+        # a character has at most 4 bytes: most texts need no encoding to know that they fit
+        if len(text) * 4 > limits.MESSAGE_BYTES:
+            try:
+                size = len(text.encode())
+            except UnicodeEncodeError:
+                raise ValueError("is not valid Unicode (a lone surrogate)") from None
+            if size > limits.MESSAGE_BYTES:
+                raise ValueError(f"has {size} bytes, the limit is {limits.MESSAGE_BYTES}")
+        return text
+
+
+class TurnRef(Model):
+    """A turn: what the user sent and what was answered, complete."""
+
+    id: Id
+
+
+class ModelRef(Model):
+    """The model that wrote the reply. `context_window` is in tokens."""
+
+    name: str = Field(min_length=1, max_length=limits.NAME_CHARACTERS)
+    context_window: int | None = Field(default=None, gt=0, le=limits.CONTEXT_WINDOW_TOKENS)
+    tools: bool = True
+
+
+class TokenUsage(Model):
+    """Tokens that the reply cost, as the model's API reported them."""
+
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+
+
+class MemoryHints(Model):
+    """The user's memory detail, and the reply's operations on saved memories."""
+
+    level: Level | None = Field(
+        default=None, description="Counts from this turn on; without it the chat keeps its own."
+    )
+    ops: tuple[dict[str, Any], ...] = Field(
+        default=(), max_length=50, description="Kept with the event; saved memories are not served yet."
+    )
+
+
+class Envelope(Model):
+    """Common to all events. The same `id` sent twice changes nothing."""
+
+    id: Id
+    at: Timestamp | None = Field(
+        default=None, description="When it happened; by default the record's timestamp."
+    )
+    chat: ChatRef
+    user: UserRef | None = None
+
+
+class TurnRecorded(Envelope):
+    """A finished turn. The same turn id with the same messages changes nothing, with others it is refused."""
+
+    type: Literal["turn.recorded"] = "turn.recorded"
+    turn: TurnRef
+    messages: tuple[Message, ...] = Field(min_length=1, max_length=limits.MESSAGES_PER_TURN)
+    model: ModelRef | None = None
+    usage: TokenUsage | None = None
+    memory: MemoryHints = MemoryHints()
+
+    @model_validator(mode="after")
+    def _distinct(self) -> TurnRecorded:
+        if len({message.id for message in self.messages}) != len(self.messages):
+            raise ValueError("messages: two messages have the same id")
+        return self
+
+
+class TurnRegenerated(Envelope):
+    """The last reply is replaced by another one."""
+
+    type: Literal["turn.regenerated"] = "turn.regenerated"
+    turn: TurnRef
+    messages: tuple[Message, ...] = Field(min_length=1, max_length=limits.MESSAGES_PER_TURN)
+    model: ModelRef | None = None
+    usage: TokenUsage | None = None
+    memory: MemoryHints = MemoryHints()
+
+
+class ChatRewound(Envelope):
+    """Every turn after this one is taken back."""
+
+    type: Literal["chat.rewound"] = "chat.rewound"
+    turn: TurnRef
+
+
+class MessageEdited(Envelope):
+    """A message says something else from now on."""
+
+    type: Literal["message.edited"] = "message.edited"
+    message: Message
+
+
+class MessageRef(Model):
+    """A message by its id."""
+
+    id: Id
+
+
+class MessageDeleted(Envelope):
+    """A message is gone."""
+
+    type: Literal["message.deleted"] = "message.deleted"
+    message: MessageRef
+
+
+class ForkPoint(Model):
+    """Where a fork starts: the chat and its last turn that the fork keeps."""
+
+    chat: Id
+    turn: Id
+
+
+class ChatForked(Envelope):
+    """`chat` is the new chat; it begins as a copy of another one up to a turn."""
+
+    type: Literal["chat.forked"] = "chat.forked"
+    source: ForkPoint
+
+
+class ChatDeleted(Envelope):
+    """The chat and everything derived from it is to go."""
+
+    type: Literal["chat.deleted"] = "chat.deleted"
+
+
+TurnEvent = Annotated[
+    TurnRecorded | TurnRegenerated | ChatRewound | MessageEdited | MessageDeleted | ChatForked | ChatDeleted,
+    Field(discriminator="type"),
+]
+
+TURN_EVENT: TypeAdapter[TurnEvent] = TypeAdapter(TurnEvent)
+"""Validates one event of `chat.turns.v1`, told apart by `type`."""

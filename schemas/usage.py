@@ -1,0 +1,35 @@
+"""Events on `credits.usage.v1`: what a use of a model cost in tokens; key = user id, or chat id when signed out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from schemas import limits
+from schemas.base import Count, Id, Model, Timestamp
+
+
+class Stage(StrEnum):
+    """What the model was used for (C1)."""
+
+    reply = "reply"
+    chunk = "chunk"
+    merge = "merge"
+    compress = "compress"
+
+
+class UsageBooked(Model):
+    """One use. The same `id` is booked once, however often it arrives (C2)."""
+
+    type: Literal["usage.booked"] = "usage.booked"
+    id: Id
+    at: Timestamp
+    user_id: Id | None = None
+    chat_id: Id
+    character: Id | None = None
+    model: str = Field(min_length=1, max_length=limits.NAME_CHARACTERS)
+    stage: Stage
+    tokens_in: Count
+    tokens_out: Count

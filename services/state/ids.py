@@ -1,0 +1,25 @@
+"""Deterministic ids: the same step on the same input has the same id, so that a repeat finds what is already there."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid5
+
+NAMESPACE = UUID("6f0c2d4e-58a1-5b7e-9d3a-2f6b1c7e8a90")
+"""Root of all ids of Afterturn; window.lua carries the same bytes."""
+
+_SEPARATOR = "\x1f"
+
+
+def derive(step: str, *parts: str | int) -> str:
+    """uuid5 of the step and its parts, as text."""
+    return str(uuid5(NAMESPACE, _SEPARATOR.join((step, *map(str, parts)))))
+
+
+def chunk_id(chat: str, generation: int, first_seq: int, last_seq: int) -> str:
+    """A chunk is named by what it covers. The summary of a chunk has the chunk's id."""
+    return derive("chunk", chat, generation, first_seq, last_seq)
+
+
+def merged_id(tier: str, chat: str, generation: int, first_seq: int, last_seq: int) -> str:
+    """A merged or long-term summary is named by its tier and what it covers."""
+    return derive(tier, chat, generation, first_seq, last_seq)

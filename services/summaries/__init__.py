@@ -1,0 +1,1 @@
+"""Conversation summaries: chunks, tiers, the long-term memory (rules S1 to S9)."""
