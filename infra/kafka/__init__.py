@@ -1,0 +1,1 @@
+"""Apache Kafka for this project: its jars (pom.xml), its log settings, the topics."""

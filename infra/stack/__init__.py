@@ -1,0 +1,7 @@
+"""Servers on this machine, for the demo, `afterturn up` and the tests."""
+
+from infra.stack.jars import KafkaUnavailable
+from infra.stack.process import Server, StartFailed
+from infra.stack.stack import APACHE, EMBEDDED, DataInUse, Stack
+
+__all__ = ["APACHE", "EMBEDDED", "DataInUse", "KafkaUnavailable", "Server", "Stack", "StartFailed"]
