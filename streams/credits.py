@@ -1,0 +1,68 @@
+"""The credits agent: usage events in, rows in ClickHouse out, each once (C1, C2).
+
+| the process dies | what follows |
+|---|---|
+| before the insert | nothing is acknowledged; the records are delivered again |
+| after it, before the acknowledgement | the redelivery finds the rows and acknowledges |
+
+ClickHouse away: the batch raises Transient(outage=True), the worker stops reading, and Kafka keeps the records.
+Shown by tests/integration/test_credits_agent.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from schemas.delivery import Record
+from schemas.usage import UsageBooked
+from services.credits.ledger import Ledger, Row
+from services.credits.policy import PriceTable, Unbookable, charge
+from services.failures import Poison
+from services.work import DONE, REPEATED, Work
+
+
+class Credits:
+    """A batching agent. Rows and time of a batch are the runtime's (settings ledger_rows and ledger_delay)."""
+
+    def __init__(self, ledger: Ledger, prices: PriceTable) -> None:
+        self._ledger = ledger
+        self._prices = prices
+
+    async def handle(self, records: Sequence[Record]) -> Sequence[Work | Poison]:
+        """Book a batch; one answer per record, in order. Raises Transient(outage=True) while ClickHouse is away."""
+        rows = [self._row(record) for record in records]
+        booking = await self._ledger.book([row for row in rows if isinstance(row, Row)])
+        news = iter(booking.new)
+        return [row if isinstance(row, Poison) else DONE if next(news) else REPEATED for row in rows]
+
+    def _row(self, record: Record) -> Row | Poison:
+        try:
+            usage = UsageBooked.model_validate_json(record.value or b"")
+            credits = charge(self._prices, usage)
+        except ValidationError as error:
+            return Poison(_reason(error))
+        except Unbookable as error:
+            return Poison(str(error))
+        return Row(
+            id=usage.id,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            at=usage.at,
+            user_id=usage.user_id or "",
+            chat_id=usage.chat_id,
+            character=usage.character or "",
+            model=usage.model,
+            stage=usage.stage,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            credits=credits,
+        )
+
+
+def _reason(error: ValidationError) -> str:
+    """Names each wrong field and what is wrong, without its value."""
+    found = error.errors(include_input=False, include_url=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'value'}: {item['msg']}" for item in found[:5])
