@@ -1,0 +1,1 @@
+"""The demo: a long conversation, played through Kafka as a frontend would."""
