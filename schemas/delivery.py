@@ -33,8 +33,7 @@ class Outgoing:
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record as read from a topic, its bytes untouched. `timestamp` is in milliseconds since 1970 (UTC)."""
 
     topic: str

@@ -1,0 +1,45 @@
+"""Lua scripts: loaded by their digest, and loaded again where Redis has forgotten them (a restart, a failover)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError
+
+
+class Script:
+    """One script. Constants of the models are put in by name (`@NAME@`), so that they have one source."""
+
+    def __init__(self, package: str, name: str, constants: Mapping[str, str] | None = None) -> None:
+        text = (files(package) / name).read_text()
+        for constant, value in (constants or {}).items():
+            if f"@{constant}@" not in text:
+                raise ValueError(f"{name} has no place for {constant}")
+            text = text.replace(f"@{constant}@", value)
+        self.text = text
+        self.sha = hashlib.sha1(text.encode()).hexdigest()
+
+    async def run(self, redis: Redis, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """One call."""
+        return (await self.run_all(redis, [(keys, args)]))[0]
+
+    async def run_all(self, redis: Redis, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]) -> list[Any]:
+        """Several calls in one round trip, in order; not one transaction. Raises what Redis answers first as an error.
+
+        Scripts are idempotent (they carry ids and watermarks): a pipeline that was broken off is run again as a whole.
+        """
+        for attempt in (1, 2):
+            pipe = redis.pipeline(transaction=False)
+            for keys, args in calls:
+                pipe.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)
+            try:
+                return list(await pipe.execute())
+            except NoScriptError:
+                if attempt == 2:
+                    raise
+                await redis.script_load(self.text)
+        raise AssertionError("unreachable")

@@ -1,0 +1,129 @@
+"""The window in Redis: one script call per event, a batch of them in one round trip."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from redis.asyncio import Redis
+
+from schemas.chat import DEFAULT_LEVEL, LEVELS
+from schemas.delivery import Position, Topics
+from schemas.turns import TurnRecorded
+from services.state import keys
+from services.state.ids import NAMESPACE
+from services.state.scripts import Script
+from services.tokens.counter import TokenCounter
+from services.window.policy import level_of
+
+AGENT = "window"
+
+SCRIPT = Script(
+    "services.window",
+    "window.lua",
+    {
+        "LEVELS": "{"
+        + ", ".join(f"{name} = {{{b.tokens}, {b.messages}}}" for name, b in LEVELS.items())
+        + "}",
+        "NAMESPACE": "".join(f"\\{byte:03d}" for byte in NAMESPACE.bytes),
+        "DEFAULT_LEVEL": DEFAULT_LEVEL,
+        "CHUNKS_TOPIC": Topics.CHUNKS,
+    },
+)
+
+
+class ChunkSize(NamedTuple):
+    """A chunk closes at this many messages or at this many tokens, whichever comes first, on whole turns."""
+
+    messages: int = 10
+    tokens: int = 2_000
+
+
+class Reply(NamedTuple):
+    """What the script answered: status, a detail of it, and the outbox (field, value, field, value, ...)."""
+
+    status: str
+    detail: str
+    outbox: Sequence[bytes]
+
+    @classmethod
+    def of(cls, raw: Sequence[Any]) -> Reply:
+        """From the array that the script returns."""
+        detail = raw[1]
+        return cls(raw[0].decode(), detail.decode() if isinstance(detail, bytes) else str(detail), raw[2:])
+
+
+def digest(event: TurnRecorded) -> str:
+    """Names a turn's content: its messages, model and usage. 32 hexadecimal digits."""
+    content = blake2b(digest_size=16)
+    for message in event.messages:
+        for part in (message.id, message.role, message.author, message.text):
+            encoded = part.encode()
+            content.update(b"%d:" % len(encoded))
+            content.update(encoded)
+    if event.usage is not None or event.model is not None:
+        content.update(repr((event.model, event.usage)).encode())
+    return content.hexdigest()
+
+
+def call(
+    event: TurnRecorded, position: Position, at: datetime, counter: TokenCounter, chunk: ChunkSize
+) -> tuple[tuple[str, ...], list[Any]]:
+    """Keys and arguments of one script call."""
+    chat = event.chat.id
+    at_ms = int(at.timestamp() * 1000)
+    total = 0
+    messages: list[str] = []
+    for message in event.messages:
+        tokens = counter(message.text)
+        total += tokens
+        author = message.author or message.role.value
+        value = (message.id, message.role, author, message.text, tokens, at_ms, event.turn.id)
+        messages += (message.id, json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    level = level_of(event.chat.surface, event.memory.level)
+    model, context = ("", "")
+    if event.model is not None:
+        model, context = event.model.name, str(event.model.context_window or "")
+    arguments = [
+        position.epoch,
+        position.partition,
+        position.offset,
+        event.id,
+        event.turn.id,
+        digest(event),
+        at_ms,
+        datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        level or "",
+        model,
+        context,
+        event.chat.model_dump_json(exclude_defaults=True),
+        event.user.id if event.user else "",
+        chat,
+        chunk.messages,
+        chunk.tokens,
+        len(event.messages),
+        total,
+        event.messages[0].id,
+        event.messages[-1].id,
+        *messages,
+    ]
+    k = keys.ChatKeys.of(chat)
+    return (
+        k.window,
+        k.messages,
+        k.turns,
+        k.message_ids,
+        k.events,
+        k.live,
+        k.pending,
+        k.chunks,
+        keys.outbox(chat, AGENT),
+    ), arguments
+
+
+async def apply(redis: Redis, calls: Sequence[tuple[tuple[str, ...], list[Any]]]) -> list[Reply]:
+    """Run a batch of calls in order, in one round trip."""
+    return [Reply.of(raw) for raw in await SCRIPT.run_all(redis, calls)]

@@ -1,0 +1,222 @@
+"""An agent: a topic, a consumer group, and what is done with each record. Two kinds, one set of promises."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from faust.types import TP, EventT, StreamT
+
+from schemas.delivery import Record
+from services.metrics import Metrics
+from services.settings import Settings
+from streams.runtime import app as faust_app
+from streams.runtime.acks import OrderedAcks
+from streams.runtime.consumer import Consumer
+from streams.runtime.flights import Flights, Lanes
+from streams.runtime.handling import BatchHandler, Handling, KeyedHandler, Publishes
+from streams.runtime.limits import DeadLetterLimits
+from streams.runtime.retries import Retries
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Records of different keys in parallel, those of one key in order; for slow work such as model calls."""
+
+    handle: KeyedHandler
+
+
+@dataclass(frozen=True, slots=True)
+class Batched:
+    """What has arrived on a partition is handled together, in order; for quick work on a store."""
+
+    handle: BatchHandler
+    limit: int
+    buffer: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """`name` is the consumer group's last word and the dead letters' middle one."""
+
+    name: str
+    topic: str
+    work: Keyed | Batched
+
+
+class Agent:
+    """One running agent: a Faust app whose acknowledgements, retries and shutdown are ours."""
+
+    def __init__(self, spec: AgentSpec, settings: Settings, publisher: Publishes, metrics: Metrics) -> None:
+        self.spec = spec
+        self.metrics = metrics
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._settings = settings
+        self._flights = Flights(self._fail)
+        self._lanes = Lanes(settings.in_flight)
+        self._room = asyncio.Semaphore(settings.in_flight * 4)
+        self._handling = Handling(
+            spec.name,
+            publisher,
+            metrics,
+            DeadLetterLimits(settings.dead_letter_run, settings.dead_letter_rate, time.monotonic),
+            Retries(settings.retry_budget, on_retry=lambda: metrics.add("retried_total")),
+        )
+        buffer = spec.work.buffer if isinstance(spec.work, Batched) else None
+        self.app = faust_app.create(f"afterturn-{spec.name}", settings, buffer=buffer)
+        topic = self.app.topic(
+            spec.topic, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
+        )
+        body = self._batched if isinstance(spec.work, Batched) else self._keyed
+        self.app.agent(topic, name=f"afterturn.{spec.name}", isolated_partitions=True)(body)
+
+    async def start(self) -> None:
+        """Join the group; returns when the app is up, which may be before partitions are assigned."""
+        await self.app.start()
+        self.consumer.quiesce = self._quiesce
+        self.app.add_future(self._watch())
+
+    async def stop(self) -> None:
+        """Stop fetching, finish or cancel what is in flight, commit, leave the group."""
+        await self.app.stop()
+
+    @property
+    def consumer(self) -> Consumer:
+        """The app's consumer."""
+        consumer = self.app.consumer
+        assert isinstance(consumer, Consumer)
+        return consumer
+
+    @property
+    def assigned(self) -> bool:
+        """Whether this worker has partitions, or knows that there are none for it."""
+        return self.app._assignment is not None and not self.app.rebalancing
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    async def _watch(self) -> None:
+        await self.app._crashed.wait()
+        self._fail(self.app.crash_reason or RuntimeError("the Faust app crashed"))
+
+    async def _quiesce(self) -> None:
+        cancelled = await self._flights.land(self._settings.shutdown_deadline)
+        if cancelled:
+            log.warning("cancelled in flight", extra={"agent": self.spec.name, "records": cancelled})
+
+    def measure(self) -> None:
+        """Bring the gauges up to date (called when they are read)."""
+        lag, oldest = 0, None
+        for tp, acks in self.consumer.acks.items():
+            if acks.position is not None:
+                lag += max(0, self._highwater(tp) - acks.position)
+            if acks.oldest is not None:
+                oldest = acks.oldest if oldest is None else min(oldest, acks.oldest)
+        self.metrics.set("lag_records", lag, topic=self.spec.topic)
+        self.metrics.set("lag_age_seconds", max(0.0, time.time() - oldest / 1000) if oldest else 0.0)
+        self.metrics.set("in_flight_records", sum(len(acks) for acks in self.consumer.acks.values()))
+
+    def _highwater(self, tp: TP) -> int:
+        return self.consumer.highwater(tp) or 0
+
+    # the bodies below run once per assigned partition
+
+    async def _batched(self, stream: StreamT[bytes]) -> None:
+        work = self.spec.work
+        assert isinstance(work, Batched)
+        queue = stream.channel.queue  # type: ignore[attr-defined]
+        async for event in _events(stream):
+            messages = [event.message]
+            generation = event.message.generation_id
+            # the rest of what has arrived, without a turn of the event loop for each
+            while len(messages) < work.limit and not queue.empty():
+                message = queue.get_nowait().message
+                if message.generation_id == generation:
+                    messages.append(message)
+            task = self._flights.start(self._flush(messages, work.handle))
+            await _ended(task)
+            if task.cancelled() or task.exception() is not None:
+                # nothing behind it may take effect before it is delivered again
+                await _halt()
+
+    async def _flush(self, messages: Sequence[Any], handle: BatchHandler) -> None:
+        acks = self.consumer.acks_of(messages[0].tp)
+        records = [_record(message) for message in messages]
+        for record in records:
+            acks.take(record.offset, record.timestamp)
+        started = time.monotonic()
+        await self._handling.batch(records, handle)
+        acks.done([record.offset for record in records])
+        self.metrics.observe("handle_seconds", time.monotonic() - started)
+
+    async def _keyed(self, stream: StreamT[bytes]) -> None:
+        work = self.spec.work
+        assert isinstance(work, Keyed)
+        async for event in _events(stream):
+            message = event.message
+            await self._room.acquire()
+            if (
+                not self.app.flow_control.is_active()
+                or message.generation_id != self.app.consumer_generation_id
+            ):
+                # the group was rebalanced while this one waited for room: it will be delivered again
+                self._room.release()
+                continue
+            acks = self.consumer.acks_of(message.tp)
+            record = _record(message)
+            acks.take(record.offset, record.timestamp)
+            task = self._lanes.enter(record.key, partial(self._launch, record, acks))
+            task.add_done_callback(lambda _: self._room.release())
+            if self.failed.done():
+                await _halt()
+
+    def _launch(
+        self, record: Record, acks: OrderedAcks, before: asyncio.Task[None] | None
+    ) -> asyncio.Task[None]:
+        return self._flights.start(self._one(record, acks, before))
+
+    async def _one(self, record: Record, acks: OrderedAcks, before: asyncio.Task[None] | None) -> None:
+        work = self.spec.work
+        assert isinstance(work, Keyed)
+        started = time.monotonic()
+        await self._lanes.run(before, lambda: self._handling.single(record, work.handle))
+        acks.done([record.offset])
+        self.metrics.observe("handle_seconds", time.monotonic() - started)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Wait for a task that may be cancelled by a deadline, without being cancelled with it."""
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+
+
+async def _halt() -> None:
+    """Until the worker stops."""
+    await asyncio.Event().wait()
+
+
+def _events(stream: StreamT[bytes]) -> AsyncIterator[EventT[Any]]:
+    return stream.noack().events()  # type: ignore[attr-defined,no-any-return]
+
+
+def _record(message: Any) -> Record:
+    return Record(
+        message.topic,
+        message.partition,
+        message.offset,
+        message.key,
+        message.value,
+        tuple(message.headers or ()),
+        int((message.timestamp or 0) * 1000),
+    )

@@ -1,0 +1,48 @@
+"""From bytes to events: what does not validate is poison, with the field and the limit in the reason, never the text."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from schemas import limits
+from schemas.delivery import Record
+from services.failures import Poison
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+_SHOWN = 5
+"""Problems named in one reason."""
+
+
+def decode(adapter: TypeAdapter[T], record: Record) -> T:
+    """The record's event. Raises Poison."""
+    value = record.value
+    if value is None:
+        raise Poison("value: missing")
+    if len(value) > limits.EVENT_BYTES:
+        raise Poison(f"value: has {len(value)} bytes, the limit is {limits.EVENT_BYTES}")
+    try:
+        return adapter.validate_json(value)
+    except ValidationError as error:
+        raise Poison(reason(error)) from None
+
+
+def reason(error: ValidationError) -> str:
+    """What is wrong, field by field."""
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    named = [
+        f"{'.'.join(map(str, p['loc'])) or 'value'}: {p['msg'].removeprefix('Value error, ')}"[:300]
+        for p in problems[:_SHOWN]
+    ]
+    if len(problems) > _SHOWN:
+        named.append(f"and {len(problems) - _SHOWN} more")
+    return "; ".join(named)
+
+
+def check_key(record: Record, expected: str, field: str) -> None:
+    """The key decides the partition, and with it the order: it has to be what the event says. Raises Poison."""
+    if record.key != expected.encode():
+        raise Poison(f"key: is not the {field} of the event")

@@ -1,0 +1,101 @@
+"""Publishing to Kafka: done means confirmed by all in-sync replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+
+from schemas import limits
+from schemas.delivery import Outgoing
+from services.failures import Poison, Transient
+from services.settings import Settings
+
+RECORD_BYTES = 2 * limits.EVENT_BYTES
+"""Largest record: an event and, in a dead letter, what is said about it."""
+
+Header = tuple[str, bytes]
+
+
+def client_options(settings: Settings) -> dict[str, Any]:
+    """Connection options that aiokafka's clients have in common."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.kafka,
+        "security_protocol": settings.kafka_security,
+    }
+    if settings.kafka_security.endswith("SSL"):
+        options["ssl_context"] = ssl.create_default_context(
+            cafile=str(settings.kafka_ca) if settings.kafka_ca else None
+        )
+    if settings.kafka_security.startswith("SASL"):
+        options |= {
+            "sasl_mechanism": settings.kafka_sasl_mechanism,
+            "sasl_plain_username": settings.kafka_username,
+            "sasl_plain_password": settings.kafka_password.get_secret_value()
+            if settings.kafka_password
+            else None,
+        }
+    return options
+
+
+class Publisher:
+    """One producer of a process. Keys are hashed with murmur2, as Java clients do."""
+
+    def __init__(self, settings: Settings, *, timeout: float = 30.0) -> None:
+        self._options = client_options(settings)
+        self._timeout = timeout
+        self._producer: AIOKafkaProducer | None = None
+
+    async def start(self) -> None:
+        """Connect. Raises Transient(outage) where no broker answers."""
+        self._producer = AIOKafkaProducer(
+            **self._options,
+            acks="all",
+            linger_ms=1,
+            max_request_size=RECORD_BYTES,
+            request_timeout_ms=int(self._timeout * 1000),
+        )
+        try:
+            await self._producer.start()
+        except KafkaError as error:
+            await self._producer.stop()
+            raise Transient(f"Kafka does not answer: {type(error).__name__}", outage=True) from error
+
+    async def stop(self) -> None:
+        """Send what is buffered and disconnect."""
+        if self._producer is not None:
+            await self._producer.stop()
+
+    async def publish(self, records: Sequence[Outgoing], headers: Sequence[Header] | None = None) -> None:
+        """Return once the broker has confirmed all records. Raises Transient(outage), Poison for one over the size limit."""
+        assert self._producer is not None, "not started"
+        send = self._producer.send
+        try:
+            confirmed = [
+                await send(topic=r.topic, key=r.key, value=r.value, headers=headers) for r in records
+            ]
+            # one that fails must not leave the others' errors unread
+            results = await asyncio.gather(*confirmed, return_exceptions=True)
+        except MessageSizeTooLargeError as error:
+            raise Poison(f"a record is over {RECORD_BYTES} bytes") from error
+        except KafkaError as error:
+            raise Transient(f"Kafka did not confirm: {type(error).__name__}", outage=True) from error
+        for result in results:
+            if isinstance(result, KafkaError):
+                raise Transient(f"Kafka did not confirm: {type(result).__name__}", outage=True) from result
+            if isinstance(result, BaseException):
+                raise result
+
+    async def forward(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header]
+    ) -> None:
+        """Publish bytes as they are (dead letters); confirmed on return."""
+        assert self._producer is not None, "not started"
+        try:
+            await self._producer.send_and_wait(topic, value=value, key=key, headers=headers)
+        except KafkaError as error:
+            raise Transient(f"Kafka did not confirm: {type(error).__name__}", outage=True) from error

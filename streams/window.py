@@ -1,0 +1,34 @@
+"""Window: keeps the newest turns of a chat live, hands on what falls out of them, books what the reply cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.delivery import Position, Record, Topics
+from schemas.turns import TURN_EVENT
+from services.failures import Poison
+from services.window.service import Delivered, Window
+from services.window.store import AGENT
+from services.work import Work
+from streams.runtime.agent import AgentSpec, Batched
+from streams.runtime.decoding import check_key, decode
+
+
+def agent(window: Window, epoch: str, limit: int) -> AgentSpec:
+    """`epoch` identifies the log of `chat.turns.v1`; `limit` is the most records in one round trip to Redis."""
+
+    def delivered(record: Record) -> Delivered | Poison:
+        try:
+            event = decode(TURN_EVENT, record)
+            check_key(record, event.chat.id, "chat.id")
+        except Poison as poison:
+            return poison
+        return Delivered(event, Position(epoch, record.partition, record.offset), record.timestamp)
+
+    async def handle(records: Sequence[Record]) -> Sequence[Work | Poison]:
+        decoded = [delivered(record) for record in records]
+        good = [item for item in decoded if isinstance(item, Delivered)]
+        done = iter(await window.apply(good))
+        return [item if isinstance(item, Poison) else next(done) for item in decoded]
+
+    return AgentSpec(AGENT, Topics.TURNS, Batched(handle, limit))
