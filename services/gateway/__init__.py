@@ -1,0 +1,1 @@
+"""The HTTP side of Afterturn: turns in; contexts, memory and live events out. Everything it needs is injected."""

@@ -1,0 +1,1 @@
+"""Language models behind one port: a request in, a validated answer and its cost out."""

@@ -1,0 +1,157 @@
+"""The answers of the gateway, as plain values of the shapes in schemas/context.py and schemas/memory_view.py.
+
+They are built without the models: validating what was validated when it was stored would cost most of a request.
+tests/integration/test_context_store.py holds both together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from schemas.chat import LEVELS
+from schemas.context import Part
+from schemas.summaries import Tier
+from services.context.policy import SEPARATOR, Context, Included, tier_tokens
+from services.context.snapshot import Snapshot, StoredMessage
+from services.window.policy import bounds
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def context_view(snapshot: Snapshot, context: Context) -> dict[str, Any]:
+    """Of the shape of schemas.context.ContextView."""
+    pending = _message_part(Part.pending, context.pending)
+    live = _message_part(Part.live, context.live)
+    tiers = [
+        _summary_part(part, context.summaries[part]) for part in (Part.long_term, Part.merged, Part.recent)
+    ]
+    limit = context.budget or 0
+    return {
+        "chat_id": snapshot.chat,
+        "generation": snapshot.generation,
+        "version": snapshot.version,
+        "level": snapshot.level,
+        "parts": [*tiers, pending, live],
+        "totals": {
+            "tokens": context.tokens,
+            "messages": len(context.pending) + len(context.live),
+            "summaries": sum(len(tier["ids"]) for tier in tiers),
+            "left_out_tokens": sum(omission.tokens for omission in context.left_out),
+            "budget": context.budget,
+            "model_context": context.model_context,
+            "reserve": context.reserve,
+            "over_budget": context.over_budget,
+        },
+        "left_out": [{**omission._asdict(), "limit": limit} for omission in context.left_out],
+    }
+
+
+def memory_view(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
+    """Of the shape of schemas.memory_view.MemoryView."""
+    limit = bounds(snapshot.level, snapshot.model_context)
+    oldest = min((message.at for message in snapshot.pending), default=None)
+    age = None if oldest is None else max(0.0, now.timestamp() - oldest / 1000)
+    return {
+        "chat_id": snapshot.chat,
+        "generation": snapshot.generation,
+        "version": snapshot.version,
+        "turns": snapshot.turns,
+        "model": snapshot.model,
+        "model_context": snapshot.model_context,
+        "bounds": {
+            "level": snapshot.level,
+            **limit._asdict(),
+            "long_term_tokens": LEVELS[snapshot.level].long_term_tokens,
+        },
+        "tiers": [
+            {
+                "tier": tier,
+                "summaries": [summary.data for summary in (found := snapshot.tier(tier))],
+                "tokens": sum(summary.tokens for summary in found),
+                "span": _joined([summary.span for summary in found]),
+            }
+            for tier in (Tier.long_term, Tier.merged, Tier.recent)
+        ],
+        "pending": {
+            **_messages(snapshot.pending),
+            "chunks": snapshot.chunks,
+            "oldest_age_seconds": age,
+        },
+        "live": _messages(snapshot.live),
+        "summarised": {
+            "messages": snapshot.summarised,
+            "of": snapshot.messages,
+            "share": snapshot.summarised / snapshot.messages if snapshot.messages else 0.0,
+        },
+    }
+
+
+def _summary_part(part: Part, included: Sequence[Included]) -> dict[str, Any]:
+    return {
+        "part": part,
+        "text": SEPARATOR.join(each.text for each in included),
+        "tokens": tier_tokens(included),
+        "ids": [each.summary.id for each in included],
+        "shortened": [each.summary.id for each in included if each.shortened],
+        "span": _joined([each.summary.span for each in included]),
+    }
+
+
+def _message_part(part: Part, messages: Sequence[StoredMessage]) -> dict[str, Any]:
+    return {
+        "part": part,
+        "messages": [
+            {
+                "seq": message.seq,
+                "id": message.id,
+                "role": message.role,
+                "author": message.author,
+                "text": message.text,
+                "tokens": message.tokens,
+                "turn_id": message.turn,
+                "at": _EPOCH + timedelta(milliseconds=message.at),
+            }
+            for message in messages
+        ],
+        "tokens": sum(message.tokens for message in messages),
+        "ids": [message.id for message in messages],
+        "span": _span(messages),
+    }
+
+
+def _messages(messages: Sequence[StoredMessage]) -> dict[str, Any]:
+    return {
+        "ids": [message.id for message in messages],
+        "count": len(messages),
+        "tokens": sum(message.tokens for message in messages),
+        "span": _span(messages),
+    }
+
+
+def _span(messages: Sequence[StoredMessage]) -> dict[str, Any] | None:
+    if not messages:
+        return None
+    first, last = messages[0], messages[-1]
+    return {
+        "first_seq": first.seq,
+        "last_seq": last.seq,
+        "first_message": first.id,
+        "last_message": last.id,
+        "messages": len(messages),
+    }
+
+
+def _joined(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """One span from the first to the last, `messages` counting only what is covered."""
+    if not spans:
+        return None
+    last = max(spans, key=lambda span: int(span["last_seq"]))
+    return {
+        "first_seq": spans[0]["first_seq"],
+        "last_seq": last["last_seq"],
+        "first_message": spans[0]["first_message"],
+        "last_message": last["last_message"],
+        "messages": sum(span["messages"] for span in spans),
+    }

@@ -1,0 +1,28 @@
+"""Reads a chat for somebody, if it is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.context import store
+from services.context.snapshot import Snapshot
+from services.gateway.auth import Principal
+from services.gateway.ports import Deps
+from services.gateway.problems import unknown_chat
+
+
+async def snapshot(deps: Deps, principal: Principal, chat: str) -> Snapshot:
+    """The chat as it stands. Raises Problem 404 where it is unknown or somebody else's."""
+    async with asyncio.timeout(deps.redis_timeout):
+        found = await store.read(deps.redis, chat)
+    if found is None or not principal.may_access(found.user):
+        raise unknown_chat()
+    return found
+
+
+async def check(deps: Deps, principal: Principal, chat: str) -> None:
+    """The same check, without reading the chat."""
+    async with asyncio.timeout(deps.redis_timeout):
+        (owner,) = await store.owner(deps.redis, [chat])
+    if owner is None or not principal.may_access(owner):
+        raise unknown_chat()

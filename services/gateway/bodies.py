@@ -1,0 +1,37 @@
+"""Request bodies, read with a bound: a body over it is refused before it is in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+from pydantic_core import from_json
+
+from services.gateway.problems import Problem
+
+
+async def read(request: Request, limit: int) -> bytes:
+    """The raw body. Raises Problem 413 over `limit` bytes."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise _too_large(limit)
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def parse(body: bytes) -> Any:
+    """The JSON value. Raises Problem 400 where it is none (NaN, a lone surrogate, too deep nesting included)."""
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        # the parser's message tells the place and never quotes the text
+        raise Problem(400, "not-json", f"The body is not JSON: {error}.") from None
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, "too-large", f"The body is over the limit of {limit} bytes.")

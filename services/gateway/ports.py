@@ -1,0 +1,72 @@
+"""What the gateway needs from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from fastapi import Request
+from redis.asyncio import Redis
+
+from schemas.delivery import Outgoing
+from schemas.summaries import Body
+from services.gateway.auth import Authenticator
+from services.gateway.metrics import GatewayMetrics
+from services.tokens.counter import TokenCounter, default_counter
+from services.work import Work
+
+
+class Publish(Protocol):
+    """Publishes to Kafka."""
+
+    async def publish(self, records: Sequence[Outgoing]) -> None:
+        """Returns once the broker has confirmed all records; raises where it did not, and some may be written."""
+
+
+class EditSummary(Protocol):
+    """Stores a person's edit of a summary (S6)."""
+
+    async def __call__(
+        self,
+        chat: str,
+        summary_id: str,
+        *,
+        version: int,
+        text: str | None,
+        body: Body | None,
+        edited_by: str,
+    ) -> Work:
+        """Compare-and-set on `version`; exactly one of `text` and `body` is given.
+
+        Raises NotFound and Conflict of services.summaries.errors.
+        """
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deps:
+    """Times are in seconds. `broker_ready` is asked by /readyz; without it only Redis is."""
+
+    redis: Redis
+    publisher: Publish
+    edit: EditSummary
+    authenticator: Authenticator
+    broker_ready: Callable[[], Awaitable[bool]] | None = None
+    clock: Callable[[], datetime] = _now
+    counter: Callable[[], TokenCounter] = default_counter
+    metrics: GatewayMetrics = field(default_factory=GatewayMetrics)
+    publish_timeout: float = 10.0
+    redis_timeout: float = 5.0
+    heartbeat: float = 15.0
+    streams: int = 1_000
+
+
+def deps_of(request: Request) -> Deps:
+    """What the app was made with."""
+    deps: Deps = request.app.state.deps
+    return deps

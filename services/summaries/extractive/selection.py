@@ -1,0 +1,108 @@
+"""Which units to keep: the most new information per token, until the budget is used."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect, insort
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from services.summaries.extractive.units import Unit
+from services.tokens import TokenCounter
+
+COST_EXPONENT = 0.7
+"""Value is divided by tokens to this power: below 1, a long clause that says much beats scraps."""
+
+_JOIN = 1
+"""Tokens of what stands between two clauses, at most."""
+
+
+def choose(
+    units: Sequence[Unit],
+    weights: Mapping[str, float],
+    budget: int,
+    *,
+    count: TokenCounter,
+    covered: Collection[str] = (),
+    new_message: float = 1.0,
+    least: float = 0.0,
+) -> list[Unit]:
+    """Units in the order of choice, together about `budget` tokens with the names in front of them. A term counts once,
+    and not at all when `covered` has it already. `new_message` multiplies the value of the first unit of a message;
+    units of a value per token below `least` stay out.
+
+    Lazy greedy: values only fall while terms get covered, so a unit is looked at again only when it is on top.
+    """
+    known = set(covered)
+    labels: dict[str, int] = {}
+    for unit in units:
+        if unit.author not in labels:
+            labels[unit.author] = count(f"\n{unit.author}:") if unit.author else _JOIN
+    costs = [count(f" {unit.text}") for unit in units]
+    taken: list[int] = []
+    heard: set[int] = set()
+    chosen: list[Unit] = []
+    used = 0
+
+    def extra(at: int) -> int:
+        """Tokens that names cost more with this unit than without it."""
+        place = bisect(taken, at)
+        before = units[taken[place - 1]].author if place else None
+        after = units[taken[place]].author if place < len(taken) else None
+        author = units[at].author
+        cost = labels[author] if author != before else _JOIN
+        if after is not None:
+            cost += (labels[after] if after != author else _JOIN) - (
+                labels[after] if after != before else _JOIN
+            )
+        return cost
+
+    def score(at: int) -> tuple[float, int]:
+        unit = units[at]
+        gain = sum(weights.get(term, 0.0) for term in unit.terms if term not in known) * unit.worth
+        if unit.message not in heard:
+            gain *= new_message
+        cost = max(1, costs[at] + extra(at))
+        return gain / cost**COST_EXPONENT, cost
+
+    heap = [(-score(at)[0], at) for at in range(len(units)) if costs[at] <= budget]
+    heapq.heapify(heap)
+    done: set[int] = set()
+    while heap and used < budget:
+        claimed, at = heapq.heappop(heap)
+        if at in done:
+            continue
+        value, cost = score(at)
+        if value <= least:
+            continue
+        if heap and -value > heap[0][0] and -value > claimed:
+            heapq.heappush(heap, (-value, at))
+            continue
+        if used + cost > budget:
+            continue
+        done.add(at)
+        insort(taken, at)
+        chosen.append(units[at])
+        heard.add(units[at].message)
+        used += cost
+        known |= units[at].terms
+        # the neighbours may now go without a name in front: their value can rise
+        for other in (at - 1, at + 1):
+            if 0 <= other < len(units) and other not in done and used + costs[other] <= budget:
+                heapq.heappush(heap, (-score(other)[0], other))
+    return chosen
+
+
+def fit(chosen: Sequence[Unit], fits: Callable[[Sequence[Unit]], bool]) -> list[Unit]:
+    """The longest beginning of the choice that fits, then what still fits of the rest. [] where nothing does."""
+    low, high = 0, len(chosen)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(chosen[:middle]):
+            low = middle
+        else:
+            high = middle - 1
+    kept = list(chosen[:low])
+    for unit in chosen[low : low + 8]:
+        if fits([*kept, unit]):
+            kept.append(unit)
+    return kept

@@ -1,0 +1,153 @@
+"""What the words of a text are worth, without knowing its language.
+
+A token's number in the `o200k_base` vocabulary grows with its rarity in text of many languages. It is used only in
+comparison with the other words of the same text, so a language whose words are all far down the vocabulary is
+treated like English.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import tiktoken
+
+from services.summaries import text as texts
+from services.tokens import ENCODING, default_counter
+
+# Learned by Poisson regression on the first five chats of LoCoMo (the count of answers that a word of a chunk
+# appears in, on these features), then rounded; tests/bench/retention.py measures the outcome.
+_RARE = 3.7
+_RARE_FROM = 0.3
+_COMMON = 0.8
+_DIGIT = 1.2
+_CAPITAL = 2.3
+_REPEATED = 0.2
+_SHARED = 0.35
+_ASKED_ONLY = -1.3
+_BRACKETED_ONLY = -0.9
+
+_LAST_RANK = 200_000
+_ENCODED_AT_ONCE = 64
+
+
+class Token(NamedTuple):
+    """A word as it stands in a clause. `commonness` is the logarithm of its place in the vocabulary: higher is rarer."""
+
+    term: str
+    commonness: float
+    digit: bool
+    capital: bool
+
+
+class Use(NamedTuple):
+    """The words of one clause and what surrounds them."""
+
+    tokens: tuple[Token, ...]
+    author: str
+    question: bool
+    bracketed: bool
+
+
+@lru_cache(maxsize=1)
+def _encoding() -> tiktoken.Encoding:
+    default_counter()  # it puts the vocabulary where tiktoken finds it
+    return tiktoken.get_encoding(ENCODING)
+
+
+@lru_cache(maxsize=65_536)
+def _commonness(word: str) -> float:
+    ids = _encoding().encode_ordinary(f" {word[:_ENCODED_AT_ONCE]}")
+    return math.log(ids[0] + 1) if len(ids) == 1 else math.log(_LAST_RANK) + 0.6 * (len(ids) - 1)
+
+
+def tokens(clause: str) -> tuple[Token, ...]:
+    """The words of a clause. A run in a script without spaces counts as the pieces that the vocabulary has for it."""
+    found: list[Token] = []
+    for at, (start, end) in enumerate(texts.words(clause)):
+        word = clause[start:end]
+        folded = word.casefold()
+        done = 0
+        for first, last in texts.unspaced_runs(folded):
+            _append(found, folded[done:first], capital=False)
+            for piece in range(first, last, _ENCODED_AT_ONCE):
+                found.extend(
+                    Token(f"\0{number}", math.log(number + 1), digit=False, capital=False)
+                    for number in _encoding().encode_ordinary(
+                        folded[piece : min(last, piece + _ENCODED_AT_ONCE)]
+                    )
+                )
+            done = last
+        capital = at > 0 and len(word) > 1 and word[0].isupper()
+        _append(found, folded[done:], capital=capital)
+    return tuple(found)
+
+
+def _append(found: list[Token], word: str, *, capital: bool) -> None:
+    if word:
+        found.append(Token(word, _commonness(word), any(map(str.isdigit, word)), capital))
+
+
+def weights(uses: Sequence[Use], known: Iterable[str]) -> dict[str, float]:
+    """The worth of every term, relative to the others of the same text; 0 for the names in `known` and short forms
+    of them, since the names of those who speak stand in front of what they say."""
+    seen: dict[str, _Seen] = {}
+    ranks: list[float] = []
+    for use in uses:
+        for token in use.tokens:
+            ranks.append(token.commonness)
+            entry = seen.get(token.term)
+            if entry is None:
+                entry = seen[token.term] = _Seen(token)
+            entry.add(token, use)
+    ranks.sort()
+    names = tuple({name for text in known for name in _names(text)})
+    found: dict[str, float] = {}
+    for term, entry in seen.items():
+        if len(term) > 2 and any(name.startswith(term) for name in names):
+            found[term] = 0.0
+            continue
+        low, high = (f(ranks, entry.token.commonness) for f in (bisect_left, bisect_right))
+        found[term] = math.exp(entry.score((low + high) / 2 / len(ranks)))
+    return found
+
+
+def _names(text: str) -> list[str]:
+    return [text[start:end].casefold() for start, end in texts.words(text)]
+
+
+class _Seen:
+    """How a term is used in a text."""
+
+    __slots__ = ("authors", "bracketed_only", "capital", "count", "question_only", "token")
+
+    def __init__(self, token: Token) -> None:
+        self.token = token
+        self.count = 0
+        self.capital = False
+        self.authors: set[str] = set()
+        self.question_only = True
+        self.bracketed_only = True
+
+    def add(self, token: Token, use: Use) -> None:
+        self.count += 1
+        self.capital |= token.capital
+        self.authors.add(use.author)
+        self.question_only &= use.question
+        self.bracketed_only &= use.bracketed
+
+    def score(self, quantile: float) -> float:
+        """Logarithm of the worth; `quantile` is the share of the text's words that are more common."""
+        return (
+            _COMMON * min(quantile, _RARE_FROM)
+            + _RARE * max(0.0, quantile - _RARE_FROM)
+            + _DIGIT * self.token.digit
+            + _CAPITAL * self.capital
+            + _REPEATED * math.log(self.count)
+            + _SHARED * (len(self.authors) > 1)
+            + _ASKED_ONLY * self.question_only
+            + _BRACKETED_ONLY * self.bracketed_only
+        )
