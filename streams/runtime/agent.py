@@ -58,6 +58,8 @@ class Agent:
         self.spec = spec
         self.metrics = metrics
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.joined = asyncio.Event()
+        """Set from the first assignment on, even one without partitions."""
         self._settings = settings
         self._flights = Flights(self._fail)
         self._lanes = Lanes(settings.in_flight)
@@ -97,7 +99,10 @@ class Agent:
     @property
     def assigned(self) -> bool:
         """Whether this worker has partitions, or knows that there are none for it."""
-        return self.app._assignment is not None and not self.app.rebalancing
+        return self.joined.is_set() and not self.app.rebalancing
+
+    async def _on_assigned(self, *_: Any, **__: Any) -> None:
+        self.joined.set()
 
     def _fail(self, error: BaseException) -> None:
         if not self.failed.done():

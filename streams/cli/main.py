@@ -1,0 +1,25 @@
+"""The commands, each in a module of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from streams.cli import gateway, migrate, topics, up, worker
+
+app = typer.Typer(
+    name="afterturn",
+    help="The memory behind a chat with a character: a streaming pipeline on Apache Kafka.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("up")(up.command)
+app.command("worker")(worker.command)
+app.command("gateway")(gateway.command)
+app.command("migrate")(migrate.command)
+app.add_typer(topics.app, name="topics")
+
+
+def main() -> None:
+    """Entry point."""
+    app()

@@ -1,0 +1,46 @@
+"""`afterturn worker NAME`: one agent, in a process of its own; start as many as the topic has partitions."""
+
+from __future__ import annotations
+
+import logging
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from services.settings import Settings
+from streams.cli.start import SettingsFile, load_settings, run
+from streams.pipeline import AGENTS, open_agents
+from streams.resources import open_resources
+from streams.runtime.worker import Worker, stop_on_signals
+
+log = logging.getLogger(__name__)
+
+AgentName = StrEnum("AgentName", {name: name for name in AGENTS})  # type: ignore[misc]
+
+
+def command(
+    name: Annotated[AgentName, typer.Argument(help="The agent.")],
+    settings_file: SettingsFile = None,
+    health_port: Annotated[
+        int | None, typer.Option(help="Port of /healthz and /metrics; 0 takes a free one.")
+    ] = None,
+) -> None:
+    """Run one agent until SIGTERM."""
+    run(work(name.value, load_settings(settings_file, health_port=health_port)))
+
+
+async def work(name: str, settings: Settings) -> None:
+    """Start, announce the health port in the log, wait for the end. Raises Fatal, Transient."""
+    stop = stop_on_signals()
+    async with open_resources(settings) as resources, open_agents((name,), resources) as specs:
+        worker = Worker(specs, settings, resources.publisher)
+        try:
+            await worker.start()
+            log.info(
+                "started", extra={"agent": name, "health": f"http://{settings.host}:{worker.health.port}"}
+            )
+            await worker.wait(stop)
+        finally:
+            await worker.stop()
+    log.info("stopped", extra={"agent": name})

@@ -1,0 +1,84 @@
+"""The agents by name: what each is made of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from schemas.delivery import Topics
+from services.credits import migrations, prices
+from services.credits.clickhouse import Connection
+from services.credits.ledger import ClickHouseLedger, Ledger
+from services.metrics import Metrics
+from services.summaries.metering import metered
+from services.summaries.service import Summaries
+from services.window.service import Window
+from services.window.store import ChunkSize
+from streams import credits, merge, summarise, window
+from streams.resources import Resources, ledger_connection, summariser
+from streams.runtime.agent import AgentSpec, Batched, Keyed
+from streams.runtime.coalesce import Coalesce
+
+AGENTS: dict[str, str] = {
+    "window": Topics.TURNS,
+    "summarise": Topics.CHUNKS,
+    "merge": Topics.SUMMARIES,
+    "credits": Topics.USAGE,
+}
+"""Agents and the topic that each consumes, in the order of the flow."""
+
+MIGRATIONS = Path(__file__).parent.parent / "infra" / "clickhouse"
+
+
+def group(agent: str) -> str:
+    """The consumer group of an agent."""
+    return f"afterturn-{agent}"
+
+
+@asynccontextmanager
+async def open_agents(
+    names: tuple[str, ...], resources: Resources, ledger: Ledger | None = None
+) -> AsyncIterator[list[tuple[AgentSpec, Metrics]]]:
+    """Specs of these agents, and what they alone need. `ledger` is one that is open already; its schema is up to date."""
+    async with AsyncExitStack() as opened:
+        specs = []
+        for name in names:
+            metrics = Metrics(name)
+            specs.append((await _spec(name, resources, metrics, ledger, opened), metrics))
+        yield specs
+
+
+async def _spec(
+    name: str, resources: Resources, metrics: Metrics, ledger: Ledger | None, opened: AsyncExitStack
+) -> AgentSpec:
+    settings = resources.settings
+    topic = AGENTS[name]
+    if name == "window":
+        size = ChunkSize(settings.chunk_messages, settings.chunk_tokens)
+        service = Window(resources.redis, resources.counter, size)
+        return window.agent(service, resources.epochs[topic], settings.batch)
+    if name == "credits":
+        if ledger is None:
+            connection = ledger_connection(settings)
+            opened.push_async_callback(connection.close)
+            ledger = ClickHouseLedger(connection)
+        handle = Coalesce(
+            credits.Credits(ledger, prices.load(settings.prices)).handle,
+            settings.ledger_rows,
+            settings.ledger_delay,
+        )
+        return AgentSpec(name, topic, Batched(handle, settings.ledger_rows, buffer=settings.ledger_rows))
+    model = summariser(settings, resources.counter)
+    opened.push_async_callback(model.close)
+    summaries = Summaries(
+        resources.redis, model, resources.counter, clock=lambda: datetime.now(UTC), observe=metered(metrics)
+    )
+    build = summarise.build if name == "summarise" else merge.build
+    return AgentSpec(name, topic, Keyed(build(summaries)))
+
+
+async def migrate(connection: Connection) -> tuple[str, ...]:
+    """Bring ClickHouse's schema up to date. Names of the migrations that were applied now."""
+    return tuple(done.name for done in await migrations.migrate(connection, migrations.load(MIGRATIONS)))
