@@ -2,11 +2,11 @@
 
 | the endpoint | what follows |
 |---|---|
-| refuses the connection, 401, 403, 404, 408, 502, 503, 504, 529 | Unanswered, outage: it is away or set up wrongly, the record is not to blame |
+| refuses the connection; 401, 403, 404, 408, 502, 503, 504, 529 | Unanswered, outage: the record is not to blame |
 | 429 | Unanswered, outage; no call of this process goes out before `Retry-After` has passed |
-| does not answer in time, other status codes | Unanswered: this request may be the reason, the retry budget decides |
+| does not answer in time, or with another status | Unanswered: this request may be the reason, the retry budget decides |
 | answers with something else than what was asked for | told so once; then Unanswered |
-| does not know `json_schema` (400 or 422 that names it) | from then on asked for `json_object`, with the schema in the prompt |
+| does not know `json_schema` (400 or 422 that names it) | from then on `json_object`, with the schema in the prompt |
 
 A wrong key or model name is an outage, so that nothing is lost while it is put right: the reason says which it is.
 No limit of output tokens and no temperature are sent: compatible endpoints disagree on their names and values.
@@ -123,7 +123,9 @@ class OpenAIModel:
             raise self._refused(error, spent) from None
         except (openai.OpenAIError, ValueError) as error:
             # ValueError: a body that claims to be JSON and is not
-            reason = f"the endpoint of model {self._name} answered with no completion ({type(error).__name__})"
+            reason = (
+                f"the endpoint of model {self._name} answered with no completion ({type(error).__name__})"
+            )
             raise spent.failure(reason) from None
         # the SDK hands over what a compatible endpoint sends, without a check
         if not isinstance(reply, ChatCompletion) or not reply.choices or reply.choices[0].message is None:
@@ -173,7 +175,9 @@ class OpenAIModel:
             404: "no such model or path (AFTERTURN_SUMMARY_MODEL, OPENAI_BASE_URL)",
             429: "too many requests, or nothing left of the quota",
         }.get(status)
-        reason = f"model {self._name}: the endpoint answered with status {status}" + (f": {hint}" if hint else "")
+        reason = f"model {self._name}: the endpoint answered with status {status}" + (
+            f": {hint}" if hint else ""
+        )
         return spent.failure(reason, outage=status in _OUTAGES)
 
 

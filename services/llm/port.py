@@ -41,9 +41,7 @@ class Completion(Generic[Answer]):
 class Unanswered(Transient):
     """No usable answer. The tokens are what the attempts cost all the same."""
 
-    def __init__(
-        self, reason: str, *, outage: bool = False, tokens_in: int = 0, tokens_out: int = 0
-    ) -> None:
+    def __init__(self, reason: str, *, outage: bool = False, tokens_in: int = 0, tokens_out: int = 0) -> None:
         super().__init__(reason, outage=outage)
         self.tokens_in = tokens_in
         self.tokens_out = tokens_out

@@ -14,7 +14,9 @@ def strict_schema(answer: type[BaseModel]) -> dict[str, Any]:
     return schema
 
 
-_DROPPED = frozenset({"title", "default", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"})
+_DROPPED = frozenset(
+    {"title", "default", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"}
+)
 
 
 def _strict(node: Any) -> Any:

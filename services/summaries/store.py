@@ -231,9 +231,7 @@ async def work(redis: Redis, chat: str, agent: str, *, repeated: bool) -> Work:
 
 
 def _hint(summary: Summary) -> str:
-    return SummaryChanged(
-        summary_id=summary.id, tier=summary.tier, version=summary.version
-    ).model_dump_json()
+    return SummaryChanged(summary_id=summary.id, tier=summary.tier, version=summary.version).model_dump_json()
 
 
 def _flat(entries: Entries) -> list[str]:
