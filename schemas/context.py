@@ -93,7 +93,9 @@ class Totals(Model):
     budget: Count | None = Field(description="model_context - reserve; null: not limited.")
     model_context: int | None = Field(description="As asked for, else that of the chat's last model.")
     reserve: Count
-    over_budget: bool = Field(description="The newest turn alone is over the budget; it stays all the same (W4).")
+    over_budget: bool = Field(
+        description="The newest turn alone is over the budget; it stays all the same (W4)."
+    )
 
 
 class ContextView(Model):

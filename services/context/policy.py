@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from schemas.context import Part, Reason
-from schemas.summaries import Tier
+from schemas.summaries import Body, Rule, Tier
 from services.context.snapshot import Snapshot, StoredMessage, StoredSummary
+from services.summaries.render import render
 
 SEPARATOR = "\n\n"
 SEPARATOR_TOKENS = 1
@@ -69,12 +70,10 @@ def tier_tokens(included: Sequence[Included]) -> int:
     return sum(each.tokens for each in included) + SEPARATOR_TOKENS * max(0, len(included) - 1)
 
 
-def rules_text(data: Any) -> str:
-    """The rules of a stored summary as lines of text, exact quotes; '' without rules."""
-    return "\n".join(
-        f"{rule['author']}: {rule['quote']}" if rule.get("author") else rule["quote"]
-        for rule in data["body"].get("rules", ())
-    )
+def rules_text(summary: StoredSummary) -> str:
+    """The rules of a summary as they stand in its text, exact quotes; '' without rules."""
+    rules = tuple(map(Rule.model_validate, summary.data["body"].get("rules", ())))
+    return render(Body(rules=rules))
 
 
 def assemble(
@@ -134,7 +133,7 @@ def _take_summaries(
             continue
         reason, left = (Reason.over_budget if whole else Reason.hole), summary.tokens
         whole = False
-        rules = rules_text(summary.data)
+        rules = rules_text(summary)
         tokens = count(rules) if rules else 0
         if rules and context.fits(tokens + separator):
             included.append(Included(summary, rules, tokens, shortened=True))

@@ -65,15 +65,7 @@ def memory_view(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
             **limit._asdict(),
             "long_term_tokens": LEVELS[snapshot.level].long_term_tokens,
         },
-        "tiers": [
-            {
-                "tier": tier,
-                "summaries": [summary.data for summary in (found := snapshot.tier(tier))],
-                "tokens": sum(summary.tokens for summary in found),
-                "span": _joined([summary.span for summary in found]),
-            }
-            for tier in (Tier.long_term, Tier.merged, Tier.recent)
-        ],
+        "tiers": [_tier(tier, snapshot) for tier in (Tier.long_term, Tier.merged, Tier.recent)],
         "pending": {
             **_messages(snapshot.pending),
             "chunks": snapshot.chunks,
@@ -85,6 +77,16 @@ def memory_view(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
             "of": snapshot.messages,
             "share": snapshot.summarised / snapshot.messages if snapshot.messages else 0.0,
         },
+    }
+
+
+def _tier(tier: Tier, snapshot: Snapshot) -> dict[str, Any]:
+    summaries = snapshot.tier(tier)
+    return {
+        "tier": tier,
+        "summaries": [summary.data for summary in summaries],
+        "tokens": sum(summary.tokens for summary in summaries),
+        "span": _joined([summary.span for summary in summaries]),
     }
 
 

@@ -51,7 +51,9 @@ class Authenticator:
         if user_secret is not None and len(user_secret.encode()) < SECRET_BYTES:
             raise ValueError(f"user_token_secret: has less than {SECRET_BYTES} bytes")
         if not self._services and user_secret is None:
-            raise ValueError("service_tokens or user_token_secret: neither is set, nobody could use the gateway")
+            raise ValueError(
+                "service_tokens or user_token_secret: neither is set, nobody could use the gateway"
+            )
 
     def principal(self, token: str) -> Principal:
         """Who this token stands for. Raises Problem 401."""
@@ -62,7 +64,9 @@ class Authenticator:
         if self._secret is None:
             raise unauthorised("The token is not known.")
         try:
-            claims = jwt.decode(token, self._secret, algorithms=["HS256"], options={"require": ["sub", "exp"]})
+            claims = jwt.decode(
+                token, self._secret, algorithms=["HS256"], options={"require": ["sub", "exp"]}
+            )
             user = _ID.validate_python(claims["sub"], strict=True)
         except jwt.ExpiredSignatureError:
             raise unauthorised("The token has expired.") from None

@@ -11,8 +11,7 @@ Shown by tests/integration/test_gateway_turns.py.
 from __future__ import annotations
 
 import hashlib
-import json
-from dataclasses import dataclass
+from typing import cast
 
 from redis.asyncio import Redis
 
@@ -27,13 +26,6 @@ UNDER_WAY_SECONDS = 60
 KEY_CHARACTERS = 200
 
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A stored answer (202)."""
-
-    body: bytes
 
 
 class Idempotency:
@@ -51,15 +43,18 @@ class Idempotency:
         self._digest = hashlib.sha256(body).hexdigest()
         self._mark = f"{self._digest} "
 
-    async def begin(self) -> Answer | None:
+    async def begin(self) -> bytes | None:
         """The stored answer; or None, and the key is taken. Raises Problem 409 or 422 where it is in use."""
         # set and read in one step: the answer of another request cannot slip in between
-        stored = await self._redis.set(self._key, self._mark, nx=True, get=True, ex=UNDER_WAY_SECONDS)
-        if stored is None:
+        reply = await self._redis.set(self._key, self._mark, nx=True, get=True, ex=UNDER_WAY_SECONDS)
+        if reply is None:
             return None
+        stored = cast("bytes", reply)
         digest, _, body = stored.partition(b" ")
         if digest.decode() != self._digest:
-            raise Problem(422, "idempotency-key-reused", "This Idempotency-Key came with another body before.")
+            raise Problem(
+                422, "idempotency-key-reused", "This Idempotency-Key came with another body before."
+            )
         if not body:
             raise Problem(
                 409,
@@ -67,11 +62,10 @@ class Idempotency:
                 "A request with this Idempotency-Key is under way.",
                 headers={"Retry-After": "1"},
             )
-        return Answer(body)
+        return body
 
     async def store(self, body: bytes) -> None:
         """From now on the key gives this answer."""
-        json.loads(body)
         await self._redis.set(self._key, self._mark.encode() + body, ex=KEPT_SECONDS)
 
     async def release(self) -> None:

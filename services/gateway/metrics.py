@@ -8,7 +8,11 @@ from services.metrics import Kind, Metric
 
 METRICS: tuple[Metric, ...] = (
     Metric(
-        "gateway_requests_total", Kind.counter, "requests", "Requests answered.", ("route", "method", "status")
+        "gateway_requests_total",
+        Kind.counter,
+        "requests",
+        "Requests answered.",
+        ("route", "method", "status"),
     ),
     Metric(
         "gateway_request_seconds",

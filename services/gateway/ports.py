@@ -11,7 +11,7 @@ from fastapi import Request
 from redis.asyncio import Redis
 
 from schemas.delivery import Outgoing
-from schemas.summaries import Body
+from schemas.summaries import Body, Summary
 from services.gateway.auth import Authenticator
 from services.gateway.metrics import GatewayMetrics
 from services.tokens.counter import TokenCounter, default_counter
@@ -25,22 +25,15 @@ class Publish(Protocol):
         """Returns once the broker has confirmed all records; raises where it did not, and some may be written."""
 
 
-class EditSummary(Protocol):
-    """Stores a person's edit of a summary (S6)."""
+class EditSummaries(Protocol):
+    """Stores a person's edit of a summary (S6); services.summaries.editing has it."""
 
-    async def __call__(
-        self,
-        chat: str,
-        summary_id: str,
-        *,
-        version: int,
-        text: str | None,
-        body: Body | None,
-        edited_by: str,
-    ) -> Work:
-        """Compare-and-set on `version`; exactly one of `text` and `body` is given.
+    async def edit(
+        self, chat: str, summary_id: str, expected_version: int, content: Body | str, *, by: str
+    ) -> tuple[Summary, Work]:
+        """The summary as edited, stored already, and what is to be announced.
 
-        Raises NotFound and Conflict of services.summaries.errors.
+        Raises NotFound, MergedAway and Conflict of services.summaries.errors.
         """
 
 
@@ -54,7 +47,7 @@ class Deps:
 
     redis: Redis
     publisher: Publish
-    edit: EditSummary
+    summaries: EditSummaries
     authenticator: Authenticator
     broker_ready: Callable[[], Awaitable[bool]] | None = None
     clock: Callable[[], datetime] = _now

@@ -1,0 +1,48 @@
+"""The gateway as an ASGI app."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from services.gateway import context, health, live, memory, openapi, problems, summaries, turns
+from services.gateway.hub import Hub
+from services.gateway.ports import Deps
+from services.gateway.timing import Timing
+
+VERSION = "1"
+
+
+def create_app(deps: Deps) -> FastAPI:
+    """An app over these stores. Its lifespan owns the live channels; the stores stay the caller's to close."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.hub.start()
+        try:
+            yield
+        finally:
+            await app.state.hub.close()
+
+    app = FastAPI(
+        title="Afterturn",
+        version=VERSION,
+        description="The memory behind a chat with a character: turns in, the context of the next reply out.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # stored summaries leave out what is null: optional in the documents as well
+        separate_input_output_schemas=False,
+    )
+    app.state.deps = deps
+    app.state.hub = Hub(deps.redis)
+    app.state.streams = 0
+    problems.install(app)
+    for module in (turns, context, memory, summaries, live, health):
+        app.include_router(module.router)
+    app.add_middleware(Timing, metrics=deps.metrics)
+    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
+    return app

@@ -1,0 +1,227 @@
+"""POST /v1/turns: events for those who do not speak Kafka. What was accepted is in the log when the answer comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Header, Request, Response
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic_core import to_json
+from redis.exceptions import RedisError
+
+from schemas import limits
+from schemas.base import Id
+from schemas.delivery import Outgoing, Topics
+from schemas.turns import TURN_EVENT, TurnEvent, TurnRecorded
+from services.context import store
+from services.gateway import bodies
+from services.gateway.auth import Authenticated, Principal
+from services.gateway.idempotency import Idempotency
+from services.gateway.ports import Deps, deps_of
+from services.gateway.problems import FieldError, Problem, documented, field_errors, unavailable
+
+BODY_BYTES = 16 * 1024 * 1024
+"""One request, with all its events."""
+
+_YIELD_EVERY = 25
+"""Other requests get a turn after so many events have been validated."""
+
+_LOG = logging.getLogger(__name__)
+_EVENT_ID: TypeAdapter[str] = TypeAdapter(Id)
+router = APIRouter()
+
+
+class TurnItem(BaseModel):
+    """What became of one event of the request, by its place in the list (from 0)."""
+
+    index: int
+    id: str | None = Field(description="The event's id, where it has a usable one.")
+    status: str = Field(
+        description="accepted, invalid (nothing but a change helps) or forbidden", examples=["accepted"]
+    )
+    errors: list[FieldError] = []
+
+
+class TurnsAccepted(BaseModel):
+    """Accepted events are in the log; refused ones are not, and their items say why."""
+
+    accepted: int
+    refused: int
+    items: list[TurnItem]
+
+
+class Checked(NamedTuple):
+    """One event after validation: `record` where it is good, else `errors`."""
+
+    id: str | None
+    event: TurnEvent | None
+    record: Outgoing | None
+    errors: list[dict[str, Any]]
+    status: str = "accepted"
+
+
+@router.post(
+    "/v1/turns",
+    status_code=202,
+    response_class=Response,
+    summary="Record finished turns",
+    responses={
+        202: {"model": TurnsAccepted, "description": "At least one event was accepted; see the items."},
+        **documented(400, 401, 403, 409, 413, 422, 503),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "description": f"One event, or a list of up to {limits.BATCH_EVENTS}; {BODY_BYTES} bytes in all.",
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "anyOf": [
+                            {"$ref": "#/components/schemas/TurnRecorded"},
+                            {
+                                "type": "array",
+                                "items": {"$ref": "#/components/schemas/TurnRecorded"},
+                                "minItems": 1,
+                                "maxItems": limits.BATCH_EVENTS,
+                            },
+                        ]
+                    }
+                }
+            },
+        }
+    },
+)
+async def post_turns(
+    request: Request,
+    principal: Authenticated,
+    idempotency_key: Annotated[str | None, Header(description="1 to 200 printable ASCII characters.")] = None,
+) -> Response:
+    """202 if at least one event was accepted, with one item per event. None accepted: 422, or 403 where all of them
+    speak for somebody else. 503: the broker did not confirm; send all of it again with the same ids."""
+    deps = deps_of(request)
+    body = await bodies.read(request, BODY_BYTES)
+    if idempotency_key is None:
+        return _answer(await _record(deps, principal, body))
+    once = Idempotency(deps.redis, principal.name, idempotency_key, body)
+    async with asyncio.timeout(deps.redis_timeout):
+        stored = await once.begin()
+    if stored is not None:
+        return _answer(stored, {"Idempotency-Replayed": "true"})
+    try:
+        answer = await _record(deps, principal, body)
+    except BaseException:
+        await asyncio.shield(_quietly(once.release(), deps.redis_timeout))
+        raise
+    await _quietly(once.store(answer), deps.redis_timeout)
+    return _answer(answer)
+
+
+async def _record(deps: Deps, principal: Principal, body: bytes) -> bytes:
+    """Publishes what is good. Returns the answer's body; raises Problem where nothing was accepted."""
+    value = bodies.parse(body)
+    events = value if isinstance(value, list) else [value]
+    if not 1 <= len(events) <= limits.BATCH_EVENTS:
+        raise Problem(
+            422,
+            "wrong-batch",
+            f"The list has {len(events)} events; a request takes 1 to {limits.BATCH_EVENTS}.",
+        )
+    checked = []
+    for at, event in enumerate(events):
+        if at % _YIELD_EVERY == _YIELD_EVERY - 1:
+            await asyncio.sleep(0)
+        checked.append(check(event, deps.clock().isoformat().replace("+00:00", "Z")))
+    if principal.user is not None:
+        checked = await _owned(deps, principal.user, checked)
+    records = [each.record for each in checked if each.record is not None]
+    items = [
+        {"index": at, "id": each.id, "status": each.status, "errors": each.errors}
+        for at, each in enumerate(checked)
+    ]
+    for each in checked:
+        deps.metrics.add("gateway_events_total", outcome=each.status)
+    if not records:
+        if all(each.status == "forbidden" for each in checked):
+            raise Problem(403, "forbidden", "The events speak for somebody else.", items=items)
+        raise Problem(422, "invalid-events", "No event was accepted.", items=items)
+    try:
+        async with asyncio.timeout(deps.publish_timeout):
+            await deps.publisher.publish(records)
+    except Exception as error:
+        # whatever the client library raises: without a confirmation the answer must not say 202
+        _LOG.warning("events not confirmed", extra={"error": type(error).__name__, "events": len(records)})
+        raise unavailable("Kafka") from error
+    return to_json({"accepted": len(records), "refused": len(items) - len(records), "items": items})
+
+
+def check(value: Any, now: str) -> Checked:
+    """One event. What is published is the event as it came, unknown fields included, with `at` filled in."""
+    if not isinstance(value, dict):
+        return _refused(None, "", "is not an object")
+    try:
+        event_id = _EVENT_ID.validate_python(value.get("id"), strict=True)
+    except ValidationError:
+        event_id = None
+    try:
+        event = TURN_EVENT.validate_python(value)
+    except ValidationError as error:
+        # the first place of an event whose type is known is that type, not a field
+        errors = error.errors(include_input=False, include_url=False)
+        known = not all(each["type"].startswith("union_tag") for each in errors)
+        found = (
+            field_errors(errors, 1)
+            if known
+            else [{**each, "field": "/type"} for each in field_errors(errors)]
+        )
+        return Checked(event_id, None, None, found, "invalid")
+    if not isinstance(event, TurnRecorded):
+        return _refused(event.id, "/type", f"{event.type} is not supported yet")
+    if value.get("at") is None:
+        value = {**value, "at": now}
+    data = to_json(value)
+    if len(data) > limits.EVENT_BYTES:
+        return _refused(event.id, "", f"has {len(data)} bytes", limits.EVENT_BYTES)
+    return Checked(event.id, event, Outgoing(Topics.TURNS, event.chat.id.encode(), data), [])
+
+
+def _refused(event_id: str | None, field: str, message: str, limit: int | None = None) -> Checked:
+    error: dict[str, Any] = {"field": field, "message": message}
+    if limit is not None:
+        error["limit"] = limit
+    return Checked(event_id, None, None, [error], "invalid")
+
+
+async def _owned(deps: Deps, user: str, checked: Sequence[Checked]) -> list[Checked]:
+    """With a user token: the event is by this user, and its chat is new or theirs."""
+    chats = sorted({each.event.chat.id for each in checked if each.event is not None})
+    async with asyncio.timeout(deps.redis_timeout):
+        owners = dict(zip(chats, await store.owner(deps.redis, chats), strict=True)) if chats else {}
+    result = []
+    for each in checked:
+        if each.event is not None:
+            if each.event.user is None or each.event.user.id != user:
+                each = _forbidden(each, "/user/id", "is not the user of the token")
+            elif owners[each.event.chat.id] not in (None, user):
+                each = _forbidden(each, "/chat/id", "is not a chat of the user")
+        result.append(each)
+    return result
+
+
+def _forbidden(checked: Checked, field: str, message: str) -> Checked:
+    return Checked(checked.id, checked.event, None, [{"field": field, "message": message}], "forbidden")
+
+
+async def _quietly(step: Any, timeout: float) -> None:
+    """A step after which the answer stands either way: Redis away costs the key its memory, nothing else."""
+    try:
+        async with asyncio.timeout(timeout):
+            await step
+    except (RedisError, TimeoutError) as error:
+        _LOG.warning("idempotency key not stored", extra={"error": type(error).__name__})
+
+
+def _answer(body: bytes, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, 202, headers, "application/json")
