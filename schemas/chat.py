@@ -53,15 +53,18 @@ DEFAULT_LEVEL = Level.balanced
 class ChatRef(Model):
     """The chat of a turn. Its id is the key of every record about it."""
 
-    id: Id
-    surface: Surface = Surface.api
-    kind: ChatKind = ChatKind.normal
+    id: Id = Field(description="The key of the record, too.")
+    surface: Surface = Field(
+        default=Surface.api,
+        description="Where the chat takes place; on Discord and Telegram always balanced.",
+    )
+    kind: ChatKind = Field(default=ChatKind.normal, description="A bounty chat uses no saved memories.")
     characters: tuple[Id, ...] = Field(default=(), max_length=50, description="Ids; several in a group chat.")
-    persona: Id | None = None
+    persona: Id | None = Field(default=None, description="Id of the persona that the user plays.")
 
 
 class UserRef(Model):
     """Who writes. An event without a user comes from someone signed out."""
 
-    id: Id
-    subscribed: bool = False
+    id: Id = Field(description="Who pays for what the chat uses.")
+    subscribed: bool = Field(default=False, description="Whether a subscription is active.")

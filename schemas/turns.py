@@ -24,10 +24,18 @@ class Role(StrEnum):
 class Message(Model):
     """One message. `author` is the id or name of who speaks; by default the role."""
 
-    id: Id
-    role: Role
-    author: str = Field(default="", max_length=limits.ID_CHARACTERS)
-    text: str
+    id: Id = Field(description="Unique in the chat.")
+    role: Role = Field(description="Who speaks.")
+    author: str = Field(
+        default="",
+        max_length=limits.ID_CHARACTERS,
+        description="Id or name of who speaks; by default the role.",
+    )
+    text: str = Field(
+        description=f"At most {limits.MESSAGE_BYTES} bytes as UTF-8.",
+        # for readers of the JSON Schema, which cannot count bytes: so many characters never fit
+        json_schema_extra={"maxLength": limits.MESSAGE_BYTES},
+    )
 
     @field_validator("text")
     @classmethod
@@ -46,22 +54,29 @@ class Message(Model):
 class TurnRef(Model):
     """A turn: what the user sent and what was answered, complete."""
 
-    id: Id
+    id: Id = Field(description="Unique in the chat.")
 
 
 class ModelRef(Model):
     """The model that wrote the reply. `context_window` is in tokens."""
 
-    name: str = Field(min_length=1, max_length=limits.NAME_CHARACTERS)
-    context_window: int | None = Field(default=None, gt=0, le=limits.CONTEXT_WINDOW_TOKENS)
-    tools: bool = True
+    name: str = Field(
+        min_length=1, max_length=limits.NAME_CHARACTERS, description="As in the price table; books the usage."
+    )
+    context_window: int | None = Field(
+        default=None,
+        gt=0,
+        le=limits.CONTEXT_WINDOW_TOKENS,
+        description="Tokens; a quarter of it bounds the window. Without it the model is no bound.",
+    )
+    tools: bool = Field(default=True, description="Whether the model can call tools.")
 
 
 class TokenUsage(Model):
     """Tokens that the reply cost, as the model's API reported them."""
 
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
+    prompt_tokens: Count = Field(default=0, description="Tokens read.")
+    completion_tokens: Count = Field(default=0, description="Tokens written.")
 
 
 class MemoryHints(Model):
@@ -78,7 +93,7 @@ class MemoryHints(Model):
 class Envelope(Model):
     """Common to all events. The same `id` sent twice changes nothing."""
 
-    id: Id
+    id: Id = Field(description="Unique in the chat. The same id sent twice changes nothing.")
     at: Timestamp | None = Field(
         default=None, description="When it happened; by default the record's timestamp."
     )
@@ -91,7 +106,9 @@ class TurnRecorded(Envelope):
 
     type: Literal["turn.recorded"] = "turn.recorded"
     turn: TurnRef
-    messages: tuple[Message, ...] = Field(min_length=1, max_length=limits.MESSAGES_PER_TURN)
+    messages: tuple[Message, ...] = Field(
+        min_length=1, max_length=limits.MESSAGES_PER_TURN, description="In the order they were said."
+    )
     model: ModelRef | None = None
     usage: TokenUsage | None = None
     memory: MemoryHints = MemoryHints()
@@ -108,7 +125,9 @@ class TurnRegenerated(Envelope):
 
     type: Literal["turn.regenerated"] = "turn.regenerated"
     turn: TurnRef
-    messages: tuple[Message, ...] = Field(min_length=1, max_length=limits.MESSAGES_PER_TURN)
+    messages: tuple[Message, ...] = Field(
+        min_length=1, max_length=limits.MESSAGES_PER_TURN, description="In the order they were said."
+    )
     model: ModelRef | None = None
     usage: TokenUsage | None = None
     memory: MemoryHints = MemoryHints()
