@@ -1,1 +1,5 @@
 """Counting tokens offline."""
+
+from services.tokens.counter import ENCODING, TokenCounter, default_counter
+
+__all__ = ["ENCODING", "TokenCounter", "default_counter"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from streams.cli import gateway, migrate, topics, up, worker
+from streams.cli import demo, gateway, migrate, topics, up, worker
 
 app = typer.Typer(
     name="afterturn",
@@ -13,6 +13,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.command("demo")(demo.command)
 app.command("up")(up.command)
 app.command("worker")(worker.command)
 app.command("gateway")(gateway.command)

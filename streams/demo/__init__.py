@@ -1,1 +1,1 @@
-"""The demo: a long conversation, played through Kafka as a frontend would."""
+"""`afterturn demo`: a long conversation through the whole pipeline, on the embedded stack."""

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
 
+_WRONG = ("ERR", "WRONGTYPE", "CROSSSLOT")
+"""Codes of answers that say the command or the script is wrong."""
+
 
 def pause(attempt: int, chance: float) -> float:
     """Seconds before the next attempt (1, 2, ...): doubled each time up to a limit, of which `chance` (0 to 1) keeps
@@ -38,11 +41,12 @@ def redis_failure(error: RedisError) -> Transient | None:
     """An outage of Redis as a failure of ours; None where the command itself was wrong (a bug, not an outage)."""
     if isinstance(error, (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError)):
         return Transient(f"Redis does not answer: {type(error).__name__}", outage=True)
-    if isinstance(error, ResponseError) and not str(error).startswith(
-        ("ERR", "WRONGTYPE", "NOSCRIPT", "CROSSSLOT")
-    ):
-        # OOM, MASTERDOWN, NOREPLICAS, CLUSTERDOWN, TRYAGAIN ...: passes by itself or by an operator's hand
-        return Transient(f"Redis refuses: {str(error).split(' ', 1)[0]}", outage=True)
+    if isinstance(error, ResponseError):
+        # the client strips the codes that it knows from the message, and keeps them apart
+        code = error.status_code or str(error).split(" ", 1)[0]
+        if code not in _WRONG:
+            # OOM, MASTERDOWN, NOREPLICAS, CLUSTERDOWN, TRYAGAIN ...: passes by itself or by an operator's hand
+            return Transient(f"Redis refuses: {code}", outage=True)
     return None
 
 

@@ -1,0 +1,114 @@
+"""Plays the conversation as a frontend would, and collects what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from schemas.chat import Level
+from schemas.delivery import Outgoing, Topics
+from schemas.turns import TurnRecorded
+from services.credits import prices
+from services.settings import Settings
+from streams.demo.conversation import CHAT, turns
+from streams.demo.follow import Follower
+from streams.drain import drain
+from streams.together import Report, Running, run_together
+
+BURST = 5
+"""Turns that are published together: many times what a person types, few enough to watch."""
+
+DEADLINE = 120.0
+"""Seconds for the agents to finish after the last turn."""
+
+
+class Unfinished(RuntimeError):
+    """The agents did not finish in time, or an agent failed."""
+
+
+async def play(
+    settings: Settings, broker: str, report: Report, say: Callable[[str, str], None]
+) -> dict[str, Any]:
+    """Everything the demo shows, as one JSON object. Raises Unfinished, and what starting the stack raises."""
+    async with run_together(settings.model_copy(update={"gateway_port": 0}), broker, None, report) as running:
+        await running.worker.joined()
+        follower = Follower(running.settings, prices.load(settings.prices), say)
+        await follower.start()
+        try:
+            return await _play(running, follower, say)
+        finally:
+            await follower.stop()
+
+
+async def _play(running: Running, follower: Follower, say: Callable[[str, str], None]) -> dict[str, Any]:
+    started = time.monotonic()
+    events = list(turns())
+    say("frontend", f"publishes {len(events)} turns to {Topics.TURNS}")
+    for at in range(0, len(events), BURST):
+        await running.resources.publisher.publish([_record(event) for event in events[at : at + BURST]])
+        await asyncio.sleep(0)
+    say("frontend", "has published all of them; no reply waited for any of what follows")
+    if not await drain(running.settings, DEADLINE, lambda _: None):
+        raise Unfinished(f"the agents did not finish within {DEADLINE:.0f} s")
+    await follower.caught_up(lambda: asyncio.sleep(0.05))
+    seconds = time.monotonic() - started
+    async with httpx.AsyncClient(base_url=running.url, timeout=30) as http:
+        http.headers["Authorization"] = f"Bearer {running.token or _first_token(running.settings)}"
+        asked = time.monotonic()
+        context = (await http.get(f"/v1/chats/{CHAT}/context")).raise_for_status().json()
+        milliseconds = (time.monotonic() - asked) * 1000
+        memory = (await http.get(f"/v1/chats/{CHAT}/memory")).raise_for_status().json()
+    spend = await running.ledger.spend_by_stage()
+    totals = await running.ledger.totals()
+    state = await running.resources.redis.hget(f"{{c:{CHAT}}}:w", "tn")
+    tiers = {tier["tier"]: tier for tier in memory["tiers"]}
+    return {
+        "turns": {"sent": len(events), "applied": int(state or 0)},
+        "live": {"messages": memory["live"]["count"], "tokens": memory["live"]["tokens"]},
+        "pending": {"messages": memory["pending"]["count"], "tokens": memory["pending"]["tokens"]},
+        "summaries": {name: len(tier["summaries"]) for name, tier in tiers.items()},
+        "summarised_share": memory["summarised"]["share"],
+        "rules_kept": _rules(memory),
+        "usage": {"sent": len(follower.usage), "booked": totals.uses},
+        "credits": {"sent": str(sum(follower.usage.values())), "clickhouse": str(totals.credits)},
+        "spend": {
+            stage: {
+                "uses": s.uses,
+                "tokens_in": s.tokens_in,
+                "tokens_out": s.tokens_out,
+                "credits": str(s.credits),
+            }
+            for stage, s in spend.items()
+        },
+        "level": memory["bounds"]["level"] if "bounds" in memory else Level.balanced,
+        "context": context,
+        "context_milliseconds": round(milliseconds, 1),
+        "seconds": round(seconds, 2),
+    }
+
+
+def _record(event: TurnRecorded) -> Outgoing:
+    return Outgoing(Topics.TURNS, event.chat.id.encode(), event.model_dump_json(exclude_none=True).encode())
+
+
+def _first_token(settings: Settings) -> str:
+    return settings.service_tokens[0].get_secret_value()
+
+
+def _rules(memory: dict[str, Any]) -> list[str]:
+    return [
+        rule["quote"]
+        for tier in memory["tiers"]
+        for summary in tier["summaries"]
+        for rule in summary["body"]["rules"]
+    ]
+
+
+def as_json(result: dict[str, Any]) -> str:
+    """The result for scripts."""
+    return json.dumps(result, ensure_ascii=False)
