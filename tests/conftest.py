@@ -23,7 +23,7 @@ import pytest
 from redis.asyncio import Redis
 
 from infra import topics
-from infra.stack import Server, apache, jars, tansu, valkey
+from infra.stack import Server, apache, tansu, valkey
 from tests import stack
 
 
@@ -65,9 +65,7 @@ def apache_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
     with ExitStack() as opened:
 
         def start() -> Server:
-            reason = jars.missing()
-            if reason:
-                pytest.skip(f"Apache Kafka lane: {reason}")
+            stack.require("apache")
             if not running:
                 folder = tmp_path_factory.mktemp("kafka")
                 running.append(apache.start(folder, folder / "kafka.log"))

@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from infra import topic_metadata, topics
-from infra.stack import Server
+from infra.stack import Server, jars
 
 _LANES = {
     "embedded": ("embedded",),
@@ -42,6 +43,13 @@ def external() -> str:
     if not address:
         raise ValueError("AFTERTURN_TEST_BROKER=external needs AFTERTURN_TEST_KAFKA=HOST:PORT")
     return address
+
+
+def require(kind: str) -> None:
+    """Skip the test, in one line that says why, where a broker of this kind cannot run."""
+    reason = jars.missing() if kind == "apache" else None
+    if reason:
+        pytest.skip(f"Apache Kafka lane: {reason}")
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
+broker.session.timeout.ms=6000
 num.network.threads=2
 num.io.threads=4
 log.cleaner.dedupe.buffer.size=8388608
