@@ -1,0 +1,1 @@
+"""The audit: does what Redis and ClickHouse hold fit together? It reads, and changes nothing."""

@@ -96,8 +96,8 @@ class Ledger(Protocol):
     async def duplicates(self) -> tuple[int, int]:
         """Rows beyond the first of their id: as stored (merged away in time), and as readers see them (0 if sound)."""
 
-    async def chat_uses(self, chat: str) -> dict[str, int]:
-        """Uses per stage of one chat, each counted once."""
+    async def booked(self, ids: Sequence[str]) -> set[str]:
+        """Which of these uses are there, in whatever month (for an audit; booking looks in the months of its rows)."""
 
     async def close(self) -> None:
         """Release the store."""
@@ -114,7 +114,7 @@ class ClickHouseLedger:
 
     async def book(self, rows: Sequence[Row]) -> Booking:
         """See Ledger."""
-        known = await self._booked(rows)
+        known = await self._known(rows)
         fresh: list[Row] = []
         new = []
         for row in rows:
@@ -127,7 +127,7 @@ class ClickHouseLedger:
             await self._insert(fresh)
         return Booking(len(fresh), tuple(new))
 
-    async def _booked(self, rows: Sequence[Row]) -> set[str]:
+    async def _known(self, rows: Sequence[Row]) -> set[str]:
         """Which of the ids are there, looked up in the months of the batch only: an event keeps its time."""
         found: set[str] = set()
         for part in _slices(rows, LOOKUP_IDS):
@@ -171,12 +171,16 @@ class ClickHouseLedger:
         seen = await self._connection.rows("SELECT count() - uniqExact(id) FROM usage")
         return stored[0][0], seen[0][0]
 
-    async def chat_uses(self, chat: str) -> dict[str, int]:
+    async def booked(self, ids: Sequence[str]) -> set[str]:
         """See Ledger."""
-        rows = await self._connection.rows(
-            "SELECT stage, count() FROM usage WHERE chat_id = %(chat)s GROUP BY stage", {"chat": chat}
-        )
-        return {row[0]: row[1] for row in rows}
+        found: set[str] = set()
+        for start in range(0, len(ids), LOOKUP_IDS):
+            part = tuple(ids[start : start + LOOKUP_IDS])
+            rows = await self._connection.rows(
+                "SELECT id FROM credits WHERE id IN %(ids)s", {"ids": part}, _LOOKUP_SETTINGS
+            )
+            found.update(row[0] for row in rows)
+        return found
 
     async def close(self) -> None:
         """See Ledger."""

@@ -205,9 +205,10 @@ async def test_a_batch_over_many_months_and_many_lookups(lane: Lane) -> None:
     assert (await lane.ledger.totals()).uses == 12_000
 
 
-async def test_uses_of_one_chat(lane: Lane) -> None:
-    await lane.ledger.book([row(1), row(2), row(3, stage="chunk"), row(4, chat_id="other")])
-    assert await lane.ledger.chat_uses("c1") == {"reply": 2, "chunk": 1}
+async def test_what_is_booked_is_found_in_any_month(lane: Lane) -> None:
+    await lane.ledger.book([row(1), row(2, at=AT - timedelta(days=900))])
+    assert await lane.ledger.booked(["use-1", "use-2", "use-3"]) == {"use-1", "use-2"}
+    assert await lane.ledger.booked([]) == set()
 
 
 async def test_a_cancelled_booking_is_finished_before_the_next_one_looks(lane: Lane) -> None:

@@ -1,0 +1,153 @@
+"""Reads chats for the audit: each at one moment, one after the other, archived messages page by page.
+
+Raises redis.RedisError where the store is away. What cannot be understood becomes a finding, never an exception.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from redis.asyncio import Redis
+
+from schemas.chunks import ChunkClosed
+from schemas.summaries import Summary
+from services.audit.report import Check, Finding
+from services.audit.snapshot import ArchivedMessage, Held, Snapshot, Turn, TurnEntry
+from services.state import keys
+
+PAGE = 16
+"""Archived chunks in one answer: at most about 16 MiB, usually some tens of KiB."""
+
+AGENTS = ("window", "summarise", "merge")
+"""Agents with an outbox."""
+
+T = TypeVar("T")
+
+
+async def chats(redis: Redis) -> AsyncIterator[str]:
+    """Every chat. One that is there all the time comes at least once, and twice at worst, as Redis promises of SCAN."""
+    async for key in redis.scan_iter(match=keys.WINDOW_PATTERN, count=1_000, _type="HASH"):
+        yield keys.chat_of(key.decode())
+
+
+async def snapshot(redis: Redis, chat: str) -> tuple[Snapshot, list[Finding]] | None:
+    """The chat at one moment (one transaction), and what of it cannot be understood; None for an unknown chat."""
+    k = keys.ChatKeys.of(chat)
+    async with redis.pipeline(transaction=True) as pipe:
+        pipe.hgetall(k.window)
+        pipe.hgetall(k.messages)
+        pipe.lrange(k.live, 0, -1)
+        pipe.lrange(k.pending, 0, -1)
+        pipe.hgetall(k.turns)
+        pipe.hgetall(k.message_ids)
+        pipe.hgetall(k.chunks)
+        pipe.hgetall(k.summaries)
+        pipe.hgetall(k.archived_summaries)
+        pipe.hkeys(k.archive)
+        pipe.lrange(k.archive_order, 0, -1)
+        for agent in AGENTS:
+            pipe.hlen(keys.outbox(chat, agent))
+        answers = await pipe.execute()
+    window, messages, live, pending, turns, ids, chunks, summaries, merged_away, archive, order = answers[:11]
+    if not window:
+        return None
+    parsing = _Parsing(chat)
+    return (
+        Snapshot(
+            chat=chat,
+            fields={_text(field): _text(value) for field, value in window.items()},
+            messages=parsing.table("m", messages, int, _held),
+            live=parsing.items("l", live, _turn),
+            pending=parsing.items("p", pending, _turn),
+            turns=parsing.table("t", turns, str, _entry),
+            numbers=parsing.table("i", ids, str, int),
+            chunks=tuple(parsing.table("k", chunks, str, ChunkClosed.model_validate_json).values()),
+            summaries=tuple(parsing.table("s", summaries, str, Summary.model_validate_json).values()),
+            merged_away=parsing.table("sa", merged_away, str, Summary.model_validate_json),
+            archive=frozenset(map(_text, archive)),
+            order=tuple(map(_text, order)),
+            outboxes=dict(zip(AGENTS, answers[11:], strict=True)),
+        ),
+        parsing.findings,
+    )
+
+
+async def archived(
+    redis: Redis, chat: str, chunk_ids: Iterable[str]
+) -> AsyncIterator[tuple[str, Sequence[ArchivedMessage] | Finding | None]]:
+    """Chunk id and its messages, page by page; None where nothing is archived, a finding where it is unreadable."""
+    key = keys.ChatKeys.of(chat).archive
+    ids = iter(chunk_ids)
+    while page := list(islice(ids, PAGE)):
+        for id, blob in zip(page, await redis.hmget(key, page), strict=True):
+            try:
+                yield id, None if blob is None else tuple(_archived(blob))
+            except (ValueError, TypeError, IndexError, zlib.error) as error:
+                detail = f"a: the archive of chunk {id} ({type(error).__name__})"
+                yield id, Finding(chat, Check.readable, detail)
+
+
+def _archived(blob: bytes | str) -> Iterator[ArchivedMessage]:
+    for seq, id, _, _, text, *_ in json.loads(
+        zlib.decompress(blob if isinstance(blob, bytes) else blob.encode())
+    ):
+        yield ArchivedMessage(int(seq), str(id), str(text))
+
+
+class _Parsing:
+    """Turns bytes into values and notes what it cannot read: by key and field, without the content."""
+
+    def __init__(self, chat: str) -> None:
+        self._chat = chat
+        self.findings: list[Finding] = []
+
+    def table(
+        self,
+        key: str,
+        content: Mapping[bytes, bytes],
+        name: Callable[[str], Any],
+        value: Callable[[str], T],
+    ) -> dict[Any, T]:
+        found = {}
+        for field, raw in content.items():
+            try:
+                found[name(_text(field))] = value(_text(raw))
+            except (ValueError, TypeError, IndexError) as error:
+                self._note(f"{key}: field {_text(field)[:100]}", error)
+        return found
+
+    def items(self, key: str, content: Sequence[bytes], value: Callable[[str], T]) -> tuple[T, ...]:
+        found = []
+        for at, raw in enumerate(content):
+            try:
+                found.append(value(_text(raw)))
+            except (ValueError, TypeError, IndexError) as error:
+                self._note(f"{key}: item {at}", error)
+        return tuple(found)
+
+    def _note(self, where: str, error: Exception) -> None:
+        # an error's message may quote the content, its type does not
+        self.findings.append(Finding(self._chat, Check.readable, f"{where} ({type(error).__name__})"))
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _held(raw: str) -> Held:
+    id, _, _, _, tokens, _, turn = json.loads(raw)
+    return Held(str(id), int(tokens), str(turn))
+
+
+def _turn(raw: str) -> Turn:
+    first, count, tokens, _, first_id, last_id = raw.split(" ")
+    return Turn(int(first), int(count), int(tokens), first_id, last_id)
+
+
+def _entry(raw: str) -> TurnEntry:
+    _, first, count = raw.split(" ")
+    return TurnEntry(int(first), int(count))

@@ -1,0 +1,102 @@
+"""Audits a stack that runs or rests: chat after chat, then the ledger. Memory does not grow with the chats."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from redis.asyncio import Redis
+
+from services.audit import read
+from services.audit.archives import Archives
+from services.audit.policy import check
+from services.audit.report import Check, Finding, Read, Report, Severity
+from services.audit.snapshot import Snapshot
+from services.audit.usage import uses
+from services.credits.ledger import Ledger
+
+
+async def _one(chat: str) -> AsyncIterator[str]:
+    yield chat
+
+
+async def audit(
+    redis: Redis,
+    ledger: Ledger | None,
+    *,
+    chat: str | None = None,
+    at_rest: bool = False,
+    progress: Callable[[Read], None] | None = None,
+) -> Report:
+    """Check one chat, or all. `at_rest`: nothing is under way, so that what is unfinished is an error.
+
+    `progress` is called after each chat. Raises redis.RedisError, and Transient or Fatal from the ledger.
+    """
+    report = Report(at_rest=at_rest, ledger=ledger is not None)
+    async for name in read.chats(redis) if chat is None else _one(chat):
+        found = await read.snapshot(redis, name)
+        if found is None:
+            if chat is not None:
+                report.add(Finding(name, Check.readable, "there is no such chat"))
+            continue
+        state, unreadable = found
+        for finding in (*unreadable, *check(state, at_rest=at_rest)):
+            report.add(finding)
+        await _archives(redis, state, report)
+        if ledger is not None and at_rest:
+            await _unbooked(ledger, state, report)
+        _count(state, report.read)
+        if progress is not None:
+            progress(report.read)
+    if ledger is not None:
+        await _ledger(ledger, report)
+    return report
+
+
+async def _archives(redis: Redis, state: Snapshot, report: Report) -> None:
+    archives = Archives(state)
+    async for id, content in read.archived(redis, state.chat, archives.expected):
+        if isinstance(content, Finding):
+            report.add(content)
+            continue
+        for finding in archives.chunk(id, content):
+            report.add(finding)
+    for finding in archives.finish():
+        report.add(finding)
+    report.read.archived_messages += archives.messages
+    report.read.rules += archives.rules
+
+
+async def _unbooked(ledger: Ledger, state: Snapshot, report: Report) -> None:
+    expected = dict(uses(state))
+    missing = expected.keys() - await ledger.booked(list(expected))
+    for id in sorted(missing):
+        # a warning: an endpoint that reports no tokens leaves nothing to book, and a new ledger starts empty
+        report.add(
+            Finding(
+                state.chat,
+                Check.usage,
+                f"the model's work on summary {expected[id]} is not in the ledger",
+                Severity.warning,
+            )
+        )
+
+
+async def _ledger(ledger: Ledger, report: Report) -> None:
+    stored, seen = await ledger.duplicates()
+    report.read.bookings = (await ledger.totals()).uses
+    if seen:
+        report.add(Finding("", Check.usage, f"readers see {seen} uses more than once"))
+    if stored:
+        detail = f"{stored} repeated rows are stored; readers see each use once, and a merge removes them"
+        report.add(Finding("", Check.usage, detail, Severity.warning))
+
+
+def _count(state: Snapshot, counts: Read) -> None:
+    counts.chats += 1
+    counts.messages += state.number("n")
+    counts.live += sum(turn.size for turn in state.live)
+    counts.pending += sum(turn.size for turn in state.pending)
+    counts.pending += sum(chunk.span.messages for chunk in state.chunks)
+    counts.chunks += len(state.chunks) + len(state.summarised())
+    counts.summaries += len(state.summaries)
+    counts.archived_summaries += len(state.merged_away)
