@@ -30,6 +30,9 @@ bench: $(VENV)/.ready
 schemas: $(VENV)/.ready
 	@$(BIN)/python -m schemas.generate
 
+docs: $(VENV)/.ready
+	@$(BIN)/afterturn settings --markdown > docs/settings.md
+
 lock: $(VENV)/.ready
 	@$(PYTHON) -m venv .venv/lock && .venv/lock/bin/pip install -q uv
 	@.venv/lock/bin/uv pip compile -q --universal --python-version 3.11 --extra dev --generate-hashes --no-header \

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, FilePath, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+SECRET_BYTES = 32
+"""The least that the secret of user tokens may have (RFC 7518, section 3.2)."""
 
 
 class Settings(BaseSettings):
     """One model for all processes; each reads what concerns it. Times are in seconds, sizes in bytes or tokens as named."""
 
     model_config = SettingsConfigDict(
-        env_prefix="AFTERTURN_", env_file=None, extra="forbid", frozen=True, env_ignore_empty=True
+        env_prefix="AFTERTURN_",
+        env_file=None,
+        extra="forbid",
+        frozen=True,
+        env_ignore_empty=True,
+        # an error names the setting, never its value: that may be a password
+        hide_input_in_errors=True,
     )
 
     # stores and broker
@@ -26,15 +35,17 @@ class Settings(BaseSettings):
     )
     kafka_username: str | None = Field(default=None, description="SASL user name.")
     kafka_password: SecretStr | None = Field(default=None, description="SASL password.")
-    kafka_ca: Path | None = Field(
+    kafka_ca: FilePath | None = Field(
         default=None, description="File with the certificate authority of the brokers."
     )
     redis: str = Field(
         default="redis://127.0.0.1:6379/0",
+        repr=False,
         description="Redis 7.2+ or Valkey; rediss:// for TLS, user and password in the URL.",
     )
     clickhouse: str = Field(
         default="http://127.0.0.1:8123/afterturn",
+        repr=False,
         description="ClickHouse: http(s)://user:password@host:port/database, or chdb:DIRECTORY for the engine in process.",
     )
 
@@ -53,6 +64,7 @@ class Settings(BaseSettings):
     )
     openai_base_url: str | None = Field(
         default=None,
+        repr=False,
         validation_alias="OPENAI_BASE_URL",
         description="OpenAI-compatible endpoint. Read from OPENAI_BASE_URL.",
     )
@@ -62,7 +74,7 @@ class Settings(BaseSettings):
     model_timeout: float = Field(
         default=60.0, gt=0, le=3600, description="Seconds for one call of the model."
     )
-    prices: Path | None = Field(
+    prices: FilePath | None = Field(
         default=None, description="Price table (YAML); without it the one that ships is used."
     )
 
@@ -119,3 +131,58 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="What is logged, and above."
     )
+
+    @field_validator("kafka")
+    @classmethod
+    def _servers(cls, value: str) -> str:
+        for server in value.split(","):
+            host, _, port = server.strip().rpartition(":")
+            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+                raise ValueError("each bootstrap server is host:port")
+        return value
+
+    @field_validator("redis")
+    @classmethod
+    def _redis(cls, value: str) -> str:
+        if not value.startswith("unix://"):
+            _check_url(value, ("redis", "rediss"))
+        return value
+
+    @field_validator("clickhouse")
+    @classmethod
+    def _clickhouse(cls, value: str) -> str:
+        if not value.startswith("chdb:"):
+            _check_url(value, ("http", "https"))
+        elif value == "chdb:":
+            raise ValueError("chdb: needs a directory")
+        return value
+
+    @field_validator("openai_base_url")
+    @classmethod
+    def _endpoint(cls, value: str | None) -> str | None:
+        if value is not None:
+            _check_url(value, ("http", "https"))
+        return value
+
+    @field_validator("user_token_secret")
+    @classmethod
+    def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value().encode()) < SECRET_BYTES:
+            raise ValueError(f"has less than {SECRET_BYTES} bytes")
+        return value
+
+
+def _check_url(value: str, schemes: tuple[str, ...]) -> None:
+    """Raises ValueError, in words of our own: those of urllib may quote a part of the password."""
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in schemes and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        good = False
+    if not good:
+        wanted = " or ".join(f"{scheme}://" for scheme in schemes)
+        raise ValueError(
+            f"is not an address {wanted}[user:password@]host[:port]; in user and password write / as %2F, # as %23, "
+            "@ as %40 and : as %3A"
+        )

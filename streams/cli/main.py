@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from streams.cli import demo, gateway, migrate, topics, up, worker
+from streams.cli import demo, gateway, migrate, reference, topics, up, worker
 
 app = typer.Typer(
     name="afterturn",
@@ -18,6 +18,7 @@ app.command("up")(up.command)
 app.command("worker")(worker.command)
 app.command("gateway")(gateway.command)
 app.command("migrate")(migrate.command)
+app.command("settings")(reference.command)
 app.add_typer(topics.app, name="topics")
 
 
