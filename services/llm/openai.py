@@ -26,7 +26,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 from pydantic import ValidationError
 
-from services.llm.port import Answer, Completion, Request, Unanswered
+from services.llm.port import Answer, Complaint, Completion, Request, Unanswered
 from services.llm.schema import strict_schema
 from services.tokens.counter import TokenCounter
 
@@ -92,12 +92,13 @@ class OpenAIModel:
                     raise
                 break
             found, complaint = _read(text, request)
-            answer = found or answer
+            if found is not None and (answer is None or complaint is None or complaint.usable):
+                answer = found
             if complaint is None or attempt == 2:
                 break
             messages += [
                 {"role": "assistant", "content": text},
-                {"role": "user", "content": f"{complaint} Answer again, with the whole JSON object."},
+                {"role": "user", "content": f"{complaint.text} Answer again, with the whole JSON object."},
             ]
         if answer is None:
             raise Unanswered(
@@ -196,7 +197,7 @@ class _Spent:
         return Unanswered(reason, outage=outage, tokens_in=self.tokens_in, tokens_out=self.tokens_out)
 
 
-def _read(text: str, request: Request[Answer]) -> tuple[Answer | None, str | None]:
+def _read(text: str, request: Request[Answer]) -> tuple[Answer | None, Complaint | None]:
     """The answer if it is valid, and what is to be complained about."""
     start, end = text.find("{"), text.rfind("}")
     try:
@@ -204,7 +205,8 @@ def _read(text: str, request: Request[Answer]) -> tuple[Answer | None, str | Non
         answer = request.answer.model_validate_json(text[start : end + 1] if start >= 0 else text)
     except ValidationError as error:
         fields = {".".join(map(str, problem["loc"])) or "the whole" for problem in error.errors()[:5]}
-        return None, f"This is not the JSON object that was asked for (wrong: {', '.join(sorted(fields))})."
+        told = f"This is not the JSON object that was asked for (wrong: {', '.join(sorted(fields))})."
+        return None, Complaint(told, usable=False)
     return answer, request.complaint(answer)
 
 

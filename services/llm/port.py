@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -13,19 +13,26 @@ from services.failures import Transient
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
+class Complaint(NamedTuple):
+    """What is wrong with a valid answer, as the model is told. `usable`: better than no answer."""
+
+    text: str
+    usable: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Request(Generic[Answer]):
     """What is asked.
 
     `instructions` are ours; `data` is material to work on and never an instruction. The answer is JSON that
     validates as `answer`. `complaint` looks at a valid answer: what it returns (None: nothing) is told to the model
-    once, and the second answer counts.
+    once, and the second answer counts, unless it is the one that cannot be used.
     """
 
     instructions: str
     data: str
     answer: type[Answer]
-    complaint: Callable[[Answer], str | None] = lambda _: None
+    complaint: Callable[[Answer], Complaint | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)

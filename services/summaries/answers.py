@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from schemas.summaries import Body, Rule, TimelineLine
 from schemas.turns import Role
 from services.summaries.port import SourceMessage
-from services.summaries.rules import is_quote_of
+from services.summaries.rules import literal_quote
 
 
 class Line(BaseModel):
@@ -64,13 +64,12 @@ def rules_of(quotes: Iterable[Quote], messages: Sequence[SourceMessage]) -> tupl
     said = [message for message in messages if message.role is Role.user]
     found: dict[tuple[str, str], tuple[int, Rule]] = {}
     for quote in quotes:
-        text = quote.quote.strip()
-        # the model may be mistaken in the number; then the message that has the quote counts
-        candidates = sorted(said, key=lambda message: message.seq != quote.message)
-        source = next((message for message in candidates if text and is_quote_of(text, message.text)), None)
-        if source is not None:
-            rule = Rule(quote=text, message_id=source.id, author=source.author)
-            found.setdefault((text, source.id), (source.seq, rule))
+        # the model may be mistaken in the number; then the first message that has the quote counts
+        for message in sorted(said, key=lambda message: message.seq != quote.message):
+            if (text := literal_quote(quote.quote.strip(), message.text)) is not None:
+                rule = Rule(quote=text, message_id=message.id, author=message.author)
+                found.setdefault((text, message.id), (message.seq, rule))
+                break
     return tuple(rule for _, rule in sorted(found.values(), key=lambda entry: entry[0]))
 
 

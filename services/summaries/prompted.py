@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from schemas.chat import Level
 from schemas.summaries import Body, Summary, Tier, TimelineLine
-from services.llm.port import LanguageModel, Request, Unanswered
+from services.llm.port import Complaint, LanguageModel, Request, Unanswered
 from services.summaries import material, prompts
 from services.summaries.answers import ChunkTold, Told, body_of, fit, rules_of
 from services.summaries.policy import passed_on
@@ -139,11 +139,13 @@ class Prompted:
         body = self._fit(body, budget).model_copy(update={"rules": passed_on(sources)})
         return Draft(body, completion.model, prompt.version, completion.tokens_in, completion.tokens_out)
 
-    def _complaint(self, body: Body, budget: int) -> str | None:
+    def _complaint(self, body: Body, budget: int) -> Complaint | None:
         if not body.timeline:
-            return "The timeline is empty. Write down what has to be remembered."
+            told = "The timeline is empty. Write down what has to be remembered."
+            return Complaint(told, usable=False)
         if (size := self._size(body)) > budget:
-            return f"This has {size} tokens, and {budget} are allowed. Make it shorter."
+            told = f"This has {size} tokens, and {budget} are allowed. Make it shorter."
+            return Complaint(told, usable=True)
         return None
 
     def _fit(self, body: Body, budget: int) -> Body:
