@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, RedisError
 
 
 class Script:
@@ -36,10 +36,12 @@ class Script:
             pipe = redis.pipeline(transaction=False)
             for keys, args in calls:
                 pipe.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)
-            try:
-                return list(await pipe.execute())
-            except NoScriptError:
-                if attempt == 2:
-                    raise
-                await redis.script_load(self.text)
+            # the client would put the arguments, texts of a chat, into the message of an error that it raises itself
+            answers = await pipe.execute(raise_on_error=False)
+            error = next((answer for answer in answers if isinstance(answer, RedisError)), None)
+            if error is None:
+                return list(answers)
+            if attempt == 2 or not isinstance(error, NoScriptError):
+                raise error
+            await redis.script_load(self.text)
         raise AssertionError("unreachable")
