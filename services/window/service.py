@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 from schemas.delivery import Outgoing, Position, Topics
 from schemas.turns import TurnEvent, TurnRecorded
 from schemas.usage import Stage, UsageBooked
-from services.failures import Poison
+from services.failures import Poison, Transient
 from services.state import ids, outbox
 from services.tokens.counter import TokenCounter
 from services.window.store import AGENT, ChunkSize, Reply, apply, call
@@ -52,19 +52,25 @@ class Window:
         self._chunk = chunk
 
     async def apply(self, batch: Sequence[Delivered]) -> list[Work | Poison]:
-        """One result per event. Raises redis.RedisError where the store is away; all of it may then be run again."""
+        """One result per event. Raises redis.RedisError or Transient where the store is away; all of it may then be
+        run again."""
         results: list[Work | Poison] = [DONE] * len(batch)
         places: list[int] = []
         calls = []
+        previous: dict[str, int] = {}
         for place, (event, position, timestamp) in enumerate(batch):
             if not isinstance(event, TurnRecorded):
                 results[place] = Poison(f"type: {event.type} is not supported yet")
                 continue
             at = event.at or datetime.fromtimestamp(timestamp / 1000, UTC)
             places.append(place)
-            calls.append(call(event, position, at, self._counter, self._chunk))
+            before = previous.get(event.chat.id)
+            calls.append(call(event, position, at, self._counter, self._chunk, before))
+            previous[event.chat.id] = position.offset
         if calls:
             for place, reply in zip(places, await apply(self._redis, calls), strict=True):
+                if reply.status == "order":
+                    raise Transient("the chat's event before this one is not applied", outage=True)
                 results[place] = self._work(batch[place], reply)
         return results
 

@@ -70,9 +70,18 @@ def digest(event: TurnRecorded) -> str:
 
 
 def call(
-    event: TurnRecorded, position: Position, at: datetime, counter: TokenCounter, chunk: ChunkSize
+    event: TurnRecorded,
+    position: Position,
+    at: datetime,
+    counter: TokenCounter,
+    chunk: ChunkSize,
+    previous: int | None = None,
 ) -> tuple[tuple[str, ...], list[Any]]:
-    """Keys and arguments of one script call."""
+    """Keys and arguments of one script call.
+
+    `previous` is the offset of the chat's event before this one in the same batch. A pipeline goes on after a call
+    that failed; without that event this one is answered with `order`, and does not overtake it.
+    """
     chat = event.chat.id
     at_ms = int(at.timestamp() * 1000)
     total = 0
@@ -108,6 +117,7 @@ def call(
         total,
         event.messages[0].id,
         event.messages[-1].id,
+        "" if previous is None else previous,
         *messages,
     ]
     k = keys.ChatKeys.of(chat)

@@ -5,8 +5,9 @@
 -- ARGV  1 epoch  2 partition  3 offset  4 event id  5 turn id  6 digest  7 at (ms)  8 at (text)  9 level or ''
 --       10 model or ''  11 context window or ''  12 chat as JSON  13 user id or ''  14 chat id
 --       15 messages per chunk  16 tokens per chunk  17 count  18 tokens  19 first message id  20 last message id
---       21.. per message: id, JSON
--- Returns {status, detail, field, value, ...}: applied | repeated | partition | stale | turn | message, then the outbox.
+--       21 offset of the chat's event before this one in the same batch, or ''  22.. per message: id, JSON
+-- Returns {status, detail, field, value, ...}: applied | repeated | partition | order | turn | message | stale, then
+-- the outbox.
 local LEVELS = @LEVELS@ -- level -> {tokens, messages}
 local NAMESPACE = '@NAMESPACE@'
 
@@ -22,32 +23,47 @@ local function answer(status, detail)
 end
 
 if same_log and state[2] ~= ARGV[2] then return {'partition', state[2]} end
+if ARGV[21] ~= '' and not (same_log and number(3) >= tonumber(ARGV[21])) then
+  -- the call before this one did not run (the script was not loaded yet, no memory): the batch will be run again
+  return {'order', ''}
+end
+-- what changes nothing moves the watermark all the same: the next call of a batch looks for it
+local function passed()
+  if not same_log or tonumber(ARGV[3]) > number(3) then
+    redis.call('HSET', KEYS[1], 'ep', ARGV[1], 'pa', ARGV[2], 'of', ARGV[3])
+  end
+end
 local known = redis.call('HGET', KEYS[3], ARGV[5])
 local same_turn = known and string.sub(known, 1, #ARGV[6]) == ARGV[6]
 if redis.call('SISMEMBER', KEYS[5], ARGV[4]) == 1 then
+  passed()
   -- an event id that comes back with another turn changes nothing, and its usage is nobody's
   return answer('repeated', same_turn and '' or 'other')
 end
 if known then
+  passed()
   if not same_turn then return {'turn', ''} end
   redis.call('SADD', KEYS[5], ARGV[4])
   return answer('repeated', '')
 end
-if same_log and tonumber(ARGV[3]) <= number(3) then return {'stale', state[3]} end
 
 local count, ids = tonumber(ARGV[17]), {}
-for i = 1, count do ids[i] = ARGV[19 + 2 * i] end
+for i = 1, count do ids[i] = ARGV[20 + 2 * i] end
 local taken = redis.call('HMGET', KEYS[4], unpack(ids))
 for i = 1, count do
-  if taken[i] then return {'message', ids[i]} end
+  if taken[i] then
+    passed()
+    return {'message', ids[i]}
+  end
 end
+if same_log and tonumber(ARGV[3]) <= number(3) then return {'stale', state[3]} end
 
 -- apply
 local first = number(5)
 local messages, numbers = {}, {}
 for i = 1, count do
   local seq = first + i - 1
-  messages[2 * i - 1], messages[2 * i] = seq, ARGV[20 + 2 * i]
+  messages[2 * i - 1], messages[2 * i] = seq, ARGV[21 + 2 * i]
   numbers[2 * i - 1], numbers[2 * i] = ids[i], seq
 end
 redis.call('SADD', KEYS[5], ARGV[4])
