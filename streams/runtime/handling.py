@@ -102,25 +102,24 @@ class Handling:
     async def _finish(self, records: Sequence[Record], results: Sequence[Work | Poison]) -> None:
         publish: list[Outgoing] = []
         confirmed: list[Callable[[], Awaitable[None]]] = []
-        dead: list[tuple[Record, Poison]] = []
         repeated = 0
-        for record, result in zip(records, results, strict=True):
-            if isinstance(result, Poison):
-                dead.append((record, result))
-                continue
-            publish.extend(result.publish)
-            if result.confirmed is not None:
-                confirmed.append(result.confirmed)
-            repeated += result.repeated
+        pairs = list(zip(records, results, strict=True))
+        for _, result in pairs:
+            if isinstance(result, Work):
+                publish.extend(result.publish)
+                if result.confirmed is not None:
+                    confirmed.append(result.confirmed)
+                repeated += result.repeated
         if publish:
             await self._retries.run(lambda: self._publisher.publish(publish))
             self._metrics.add("published_total", len(publish))
         if confirmed:
             await asyncio.gather(*(self._retries.run(trim) for trim in confirmed))
-        for record, poison in dead:
-            await self._bury(record, "poison", str(poison))
-        if len(dead) < len(records):
-            self._limits.good(records[0].partition)
+        for record, result in pairs:
+            if isinstance(result, Poison):
+                await self._bury(record, "poison", str(result))
+            else:
+                self._limits.good(record.partition)
         self._metrics.add("done_total", len(records))
         if repeated:
             self._metrics.add("repeated_total", repeated)
