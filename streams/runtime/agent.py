@@ -148,7 +148,10 @@ class Agent:
                     messages.append(message)
             task = self._flights.start(self._flush(messages, work.handle))
             await _ended(task)
-            if task.cancelled() or task.exception() is not None:
+            if task.cancelled():
+                # by the deadline of a rebalance or of the end: what is delivered next comes from before it
+                continue
+            if task.exception() is not None:
                 # nothing behind it may take effect before it is delivered again
                 await _halt()
 
