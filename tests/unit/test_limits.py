@@ -1,0 +1,61 @@
+"""A worker stops instead of flooding the dead letters."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.failures import Fatal
+from streams.runtime.limits import DeadLetterLimits
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_row_on_one_partition() -> None:
+    limits = DeadLetterLimits(run=3, rate=1_000, now=Clock())
+    for _ in range(3):
+        limits.dead(7, "text: too long")
+    with pytest.raises(
+        Fatal, match=r"4 dead letters in a row on partition 7, the limit is 3 .*text: too long"
+    ):
+        limits.dead(7, "text: too long")
+
+
+def test_a_good_record_ends_the_row_of_its_partition_alone() -> None:
+    limits = DeadLetterLimits(run=2, rate=1_000, now=Clock())
+    for partition in (1, 1, 2, 2):
+        limits.dead(partition, "reason")
+    limits.good(1)
+    limits.dead(1, "reason")
+    limits.dead(1, "reason")
+    with pytest.raises(Fatal, match="partition 2"):
+        limits.dead(2, "reason")
+
+
+def test_the_rate_over_one_minute() -> None:
+    clock = Clock()
+    limits = DeadLetterLimits(run=1_000, rate=3, now=clock)
+    for partition in range(3):
+        limits.dead(partition, "reason")
+        limits.good(partition)
+    clock.now += 59.9
+    with pytest.raises(
+        Fatal, match=r"4 dead letters in one minute, the limit is 3 \(AFTERTURN_DEAD_LETTER_RATE\)"
+    ):
+        limits.dead(0, "reason")
+
+
+def test_what_is_a_minute_old_does_not_count() -> None:
+    clock = Clock()
+    limits = DeadLetterLimits(run=1_000, rate=3, now=clock)
+    for _ in range(10):
+        for _ in range(3):
+            limits.dead(0, "reason")
+        clock.now += 60
