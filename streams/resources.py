@@ -17,6 +17,7 @@ from services.failures import Transient
 from services.llm.openai import OpenAIModel
 from services.settings import Settings
 from services.summaries.extractive import Extractive
+from services.summaries.in_thread import InThread
 from services.summaries.port import Summariser
 from services.summaries.prompted import Prompted
 from services.tokens.counter import TokenCounter, default_counter
@@ -80,7 +81,7 @@ async def _epochs(settings: Settings) -> dict[str, str]:
 def summariser(settings: Settings, counter: TokenCounter) -> Summariser:
     """The adapter that the settings name."""
     if settings.summary_model == "extractive":
-        return Extractive(counter)
+        return InThread(Extractive(counter))
     key = settings.openai_api_key
     model = OpenAIModel(
         settings.summary_model,
