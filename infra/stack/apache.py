@@ -52,11 +52,13 @@ def start(folder: Path, log: Path, report: Callable[[str], None] | None = None) 
     java = shutil.which("java")
     if java is None:
         raise jars.KafkaUnavailable("Apache Kafka needs java on PATH")
-    folder.mkdir(parents=True, exist_ok=True)
-    logs, properties = folder / "log", folder / "server.properties"
+    logs, properties, scratch = folder / "log", folder / "server.properties", folder / "tmp"
+    scratch.mkdir(parents=True, exist_ok=True)
     run = [
         java,
         *(_HEAP, "-XX:+ExitOnOutOfMemoryError", "-cp", f"{lib}/*"),
+        # neither performance counters nor unpacked native libraries in the system's folder for temporary files
+        *("-XX:-UsePerfData", f"-Djava.io.tmpdir={scratch}"),
         f"-Dlog4j2.configurationFile={jars.KAFKA / 'log4j2.properties'}",
     ]
 
