@@ -46,7 +46,8 @@ def _snapshot(chat: str, reply: Sequence[Any]) -> Snapshot:
 
     # one JSON array parses faster than many small ones
     rows = from_json(b"[" + b",".join(numbered[1::2]) + b"]")
-    messages = sorted(StoredMessage(int(seq), *row) for seq, row in zip(numbered[::2], rows, strict=True))
+    messages = [StoredMessage(int(seq), *row) for seq, row in zip(numbered[::2], rows, strict=True)]
+    messages.sort()
     first_live = number(b"lf")
     border = next((at for at, message in enumerate(messages) if message.seq >= first_live), len(messages))
     summaries = [

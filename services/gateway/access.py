@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from services.context import store
 from services.context.snapshot import Snapshot
 from services.gateway.auth import Principal
@@ -13,8 +11,8 @@ from services.gateway.problems import unknown_chat
 
 async def snapshot(deps: Deps, principal: Principal, chat: str) -> Snapshot:
     """The chat as it stands. Raises Problem 404 where it is unknown or somebody else's."""
-    async with asyncio.timeout(deps.redis_timeout):
-        found = await store.read(deps.redis, chat)
+    async with deps.store() as redis:
+        found = await store.read(redis, chat)
     if found is None or not principal.may_access(found.user):
         raise unknown_chat()
     return found
@@ -22,7 +20,7 @@ async def snapshot(deps: Deps, principal: Principal, chat: str) -> Snapshot:
 
 async def check(deps: Deps, principal: Principal, chat: str) -> None:
     """The same check, without reading the chat."""
-    async with asyncio.timeout(deps.redis_timeout):
-        (owner,) = await store.owner(deps.redis, [chat])
+    async with deps.store() as redis:
+        (owner,) = await store.owner(redis, [chat])
     if owner is None or not principal.may_access(owner):
         raise unknown_chat()

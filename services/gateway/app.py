@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from services.gateway import context, health, live, memory, openapi, problems, summaries, turns
+from services.gateway.edge import Edge
 from services.gateway.hub import Hub
 from services.gateway.ports import Deps
-from services.gateway.timing import Timing
 
 VERSION = "1"
 
@@ -43,6 +43,6 @@ def create_app(deps: Deps) -> FastAPI:
     problems.install(app)
     for module in (turns, context, memory, summaries, live, health):
         app.include_router(module.router)
-    app.add_middleware(Timing, metrics=deps.metrics)
+    app.add_middleware(Edge, metrics=deps.metrics)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
     return app

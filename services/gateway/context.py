@@ -1,26 +1,61 @@
-"""GET /v1/chats/{chat}/context: what to put before the user's next message."""
+"""GET /v1/chats/{chat}/context: what to put before the user's next message.
+
+A frontend waits for this one before every reply. FastAPI solves the parameters of a route at a cost of several times
+the validation itself, so this route takes the bare request and states its parameters to OpenAPI from the same model.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field, ValidationError
 from pydantic_core import to_json
 
 from schemas import limits
-from schemas.base import Id
+from schemas.base import Count, Id, Model
 from schemas.context import ContextView
 from services.context.policy import assemble
 from services.context.views import context_view
 from services.gateway import access
-from services.gateway.auth import Authenticated
+from services.gateway.auth import SECURITY, authenticate
 from services.gateway.ports import deps_of
-from services.gateway.problems import documented
+from services.gateway.problems import documented, invalid_parameters
 
 router = APIRouter()
-ChatId = Annotated[Id, Path(description="The chat's id; `/` in it as %2F or as it is.")]
-_Tokens = Annotated[int | None, Query(gt=0, le=limits.CONTEXT_WINDOW_TOKENS)]
-_Reserve = Annotated[int, Query(ge=0, le=limits.CONTEXT_WINDOW_TOKENS)]
+_CHAT = "The chat's id; `/` in it as %2F or as it is."
+ChatId = Annotated[Id, Path(description=_CHAT)]
+
+
+class ContextQuery(Model):
+    """Parameters of a request for a context."""
+
+    chat: Id = Field(description=_CHAT)
+    model_context: int | None = Field(
+        default=None,
+        gt=0,
+        le=limits.CONTEXT_WINDOW_TOKENS,
+        description="Window of the model that will answer, in tokens; by default that of the chat's last model.",
+    )
+    reserve: Count = Field(
+        default=0,
+        le=limits.CONTEXT_WINDOW_TOKENS,
+        description="Tokens to keep free: for the character card, the new message and the answer.",
+    )
+
+
+def _parameters() -> list[dict[str, Any]]:
+    schema = ContextQuery.model_json_schema()
+    return [
+        {
+            "name": name,
+            "in": "path" if name == "chat" else "query",
+            "required": name in schema["required"],
+            "description": field.pop("description"),
+            "schema": field,
+        }
+        for name, field in schema["properties"].items()
+    ]
 
 
 @router.get(
@@ -31,17 +66,16 @@ _Reserve = Annotated[int, Query(ge=0, le=limits.CONTEXT_WINDOW_TOKENS)]
         200: {"model": ContextView, "description": "All five parts, in the order of the prompt."},
         **documented(401, 404, 422, 503),
     },
+    openapi_extra={"parameters": _parameters(), "security": SECURITY},
 )
-async def get_context(
-    request: Request,
-    principal: Authenticated,
-    chat: ChatId,
-    model_context: _Tokens = None,
-    reserve: _Reserve = 0,
-) -> Response:
-    """`model_context`: window of the model that will answer, by default that of the chat's last model.
-    `reserve`: tokens of it to keep free, for the character card, the new message and the answer."""
+async def get_context(request: Request) -> Response:
+    """Everything that fits into `model_context - reserve` tokens, and a list of what does not."""
+    principal = authenticate(request)
+    try:
+        query = ContextQuery.model_validate({**request.query_params, **request.path_params})
+    except ValidationError as error:
+        raise invalid_parameters(error.errors(include_input=False, include_url=False)) from None
     deps = deps_of(request)
-    snapshot = await access.snapshot(deps, principal, chat)
-    context = assemble(snapshot, model_context, reserve, lambda text: deps.counter()(text))
+    snapshot = await access.snapshot(deps, principal, query.chat)
+    context = assemble(snapshot, query.model_context, query.reserve, lambda text: deps.counter()(text))
     return Response(to_json(context_view(snapshot, context)), media_type="application/json")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
@@ -16,6 +18,9 @@ from services.gateway.auth import Authenticator
 from services.gateway.metrics import GatewayMetrics
 from services.tokens.counter import TokenCounter, default_counter
 from services.work import Work
+
+REDIS_CALLS = 16
+"""Connections to Redis in use at a time, beside that of the live channels."""
 
 
 class Publish(Protocol):
@@ -57,6 +62,16 @@ class Deps:
     redis_timeout: float = 5.0
     heartbeat: float = 15.0
     streams: int = 1_000
+    _calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(REDIS_CALLS))
+
+    @asynccontextmanager
+    async def store(self) -> AsyncIterator[Redis]:
+        """Redis for one call or a few: waits for its turn, and for `redis_timeout` in all (then TimeoutError).
+
+        Without the turns a burst of requests opens a connection each, and costs the most where it hurts the most.
+        """
+        async with asyncio.timeout(self.redis_timeout), self._calls:
+            yield self.redis
 
 
 def deps_of(request: Request) -> Deps:

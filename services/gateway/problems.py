@@ -103,6 +103,15 @@ def field_errors(errors: Sequence[Any], skip: int = 0) -> list[dict[str, Any]]:
     return found
 
 
+def invalid_parameters(errors: Sequence[Any]) -> Problem:
+    """422 for parameters of the path, the query or the headers, by name."""
+    named = [
+        {**entry, "field": str(error["loc"][-1])}
+        for error, entry in zip(errors, field_errors(errors), strict=True)
+    ]
+    return Problem(422, "invalid", "The request has wrong parameters.", errors=named)
+
+
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Responses of a route, for OpenAPI."""
     schema = {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
@@ -113,7 +122,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the app becomes a problem document."""
+    """Errors become problem documents; what nobody expected does in services/gateway/edge.py."""
 
     async def problem(_: Request, error: Exception) -> Response:
         assert isinstance(error, Problem)
@@ -121,11 +130,7 @@ def install(app: FastAPI) -> None:
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        errors = [
-            {**entry, "field": str(raw["loc"][-1])}
-            for raw, entry in zip(error.errors(), field_errors(error.errors()), strict=True)
-        ]
-        return Problem(422, "invalid", "The request has wrong parameters.", errors=errors).response()
+        return invalid_parameters(error.errors()).response()
 
     async def http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -136,13 +141,8 @@ def install(app: FastAPI) -> None:
         _LOG.warning("redis does not answer", extra={"error": type(error).__name__})
         return unavailable("Redis").response()
 
-    async def crashed(_: Request, error: Exception) -> Response:
-        _LOG.error("request failed", extra={"error": type(error).__name__})
-        return Problem(500, "internal", "Something went wrong here; it is logged.").response()
-
     app.add_exception_handler(Problem, problem)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RedisError, away)
     app.add_exception_handler(TimeoutError, away)
-    app.add_exception_handler(Exception, crashed)

@@ -89,7 +89,7 @@ async def patch_summary(
         errors = field_errors(error.errors(include_input=False, include_url=False))
         raise Problem(422, "invalid", "The edit is wrong.", errors=errors) from None
     try:
-        async with asyncio.timeout(deps.redis_timeout):
+        async with deps.store():
             summary, work = await deps.summaries.edit(
                 chat, summary_id, version, edit.content, by=principal.name
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Awaitable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -39,9 +39,7 @@ class TurnItem(BaseModel):
 
     index: int
     id: str | None = Field(description="The event's id, where it has a usable one.")
-    status: str = Field(
-        description="accepted, invalid (nothing but a change helps) or forbidden", examples=["accepted"]
-    )
+    status: Literal["accepted", "invalid", "forbidden"]
     errors: list[FieldError] = []
 
 
@@ -106,16 +104,16 @@ async def post_turns(
     if idempotency_key is None:
         return _answer(await _record(deps, principal, body))
     once = Idempotency(deps.redis, principal.name, idempotency_key, body)
-    async with asyncio.timeout(deps.redis_timeout):
+    async with deps.store():
         stored = await once.begin()
     if stored is not None:
         return _answer(stored, {"Idempotency-Replayed": "true"})
     try:
         answer = await _record(deps, principal, body)
     except BaseException:
-        await asyncio.shield(_quietly(once.release(), deps.redis_timeout))
+        await asyncio.shield(_quietly(deps, once.release()))
         raise
-    await _quietly(once.store(answer), deps.redis_timeout)
+    await _quietly(deps, once.store(answer))
     return _answer(answer)
 
 
@@ -197,8 +195,10 @@ def _refused(event_id: str | None, field: str, message: str, limit: int | None =
 async def _owned(deps: Deps, user: str, checked: Sequence[Checked]) -> list[Checked]:
     """With a user token: the event is by this user, and its chat is new or theirs."""
     chats = sorted({each.event.chat.id for each in checked if each.event is not None})
-    async with asyncio.timeout(deps.redis_timeout):
-        owners = dict(zip(chats, await store.owner(deps.redis, chats), strict=True)) if chats else {}
+    owners: dict[str, str | None] = {}
+    if chats:
+        async with deps.store() as redis:
+            owners.update(zip(chats, await store.owner(redis, chats), strict=True))
     result = []
     for each in checked:
         if each.event is not None:
@@ -214,10 +214,10 @@ def _forbidden(checked: Checked, field: str, message: str) -> Checked:
     return Checked(checked.id, checked.event, None, [{"field": field, "message": message}], "forbidden")
 
 
-async def _quietly(step: Any, timeout: float) -> None:
+async def _quietly(deps: Deps, step: Awaitable[None]) -> None:
     """A step after which the answer stands either way: Redis away costs the key its memory, nothing else."""
     try:
-        async with asyncio.timeout(timeout):
+        async with deps.store():
             await step
     except (RedisError, TimeoutError) as error:
         _LOG.warning("idempotency key not stored", extra={"error": type(error).__name__})

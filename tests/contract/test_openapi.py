@@ -16,7 +16,7 @@ from services.gateway.server import serve
 from tests.gateway import Recorder, app_on, bearer, play, summarise, turn
 
 SETTINGS = settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

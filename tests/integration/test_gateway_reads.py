@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from urllib.parse import quote
 
+import httpx
 import jwt
 import pytest
 from redis.asyncio import Redis
@@ -14,6 +14,7 @@ from schemas.context import ContextView
 from schemas.memory_view import MemoryView
 from schemas.summaries import Summary
 from services.context import store
+from services.gateway.server import serve
 from tests.gateway import SECRET, Recorder, app_on, bearer, client, play, summarise, turn, user_token
 
 ROUTES = [
@@ -225,22 +226,37 @@ class TestHealth:
         assert (method.status_code, method.headers["allow"]) == (405, "POST")
 
 
-async def test_nothing_of_a_chat_is_logged(
-    redis: Redis, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    caplog.set_level("DEBUG")
+def logged(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
+
+
+async def test_nothing_of_a_chat_is_logged(redis: Redis, caplog: pytest.LogCaptureFixture) -> None:
     event = turn(1)
     event["messages"][0]["text"] = "a very private thing"
-    recorder = Recorder(error=ConnectionError("away"))
     token = user_token("u1")
-    async with client(app_on(redis, recorder), token) as http:
+    async with client(app_on(redis, Recorder(error=ConnectionError("a very private thing"))), token) as http:
         await http.post("/v1/turns", json=event)
-    assert recorder.error
-    logged = "\n".join(
-        f"{record.getMessage()} {record.__dict__}"
-        for record in caplog.records
-        if record.name.startswith("services")
-    )
-    assert "events not confirmed" in logged
-    assert "private" not in logged
-    assert token not in logged
+    assert "events not confirmed" in logged(caplog)
+    assert "private" not in logged(caplog)
+    assert token not in logged(caplog)
+
+
+async def test_a_crash_is_a_problem_and_its_message_stays_out_of_the_log(
+    redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        async def edit(self, *_: object, **__: object) -> None:
+            raise ValueError("a very private thing")
+
+    await play(redis, [turn(0)])
+    app = app_on(redis, Recorder(), summaries=Broken())
+    handle = await serve(app, "127.0.0.1", 0)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{handle.port}", headers=bearer()) as http:
+        url = "/v1/chats/c1/summaries/s1"
+        response = await http.patch(url, json={"text": "private"}, headers={"If-Match": "1"})
+    await handle.stop()
+    assert response.status_code == 500
+    assert response.json()["type"] == "urn:afterturn:problem:internal"
+    assert "request failed" in logged(caplog)
+    assert "ValueError" in logged(caplog)
+    assert "private" not in logged(caplog)
