@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from streams.cli import demo, gateway, migrate, reference, topics, up, worker
+from streams.cli import demo, dlq, gateway, migrate, reference, topics, up, worker
 
 app = typer.Typer(
     name="afterturn",
@@ -20,6 +20,7 @@ app.command("gateway")(gateway.command)
 app.command("migrate")(migrate.command)
 app.command("settings")(reference.command)
 app.add_typer(topics.app, name="topics")
+app.add_typer(dlq.app, name="dlq")
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from schemas.delivery import Outgoing, Record
+from services.deadletters.policy import kept_headers
 from services.failures import Fatal, Poison, Transient
 from services.metrics import Metrics
 from services.work import Work
@@ -136,7 +137,7 @@ class Handling:
             "afterturn-offset": str(record.offset),
             "afterturn-at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
-        headers = [h for h in record.headers if not h[0].startswith("afterturn-")]
+        headers = list(kept_headers(record.headers))
         headers += [(name, value.encode()) for name, value in about.items()]
         topic = dead_letter_topic(record.topic, self._agent)
         await self._retries.run(lambda: self._publisher.forward(topic, record.key, record.value, headers))
