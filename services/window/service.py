@@ -6,7 +6,7 @@
 | after the script, before its chunks or its usage are published | the redelivery changes nothing, and finds them to publish |
 | after that, before the acknowledgement | the same ids are published once more; readers skip them |
 
-Shown by tests/integration/test_window_store.py and tests/integration/test_window_model.py.
+Shown by tests/integration/test_window_outbox.py and tests/integration/test_window_model.py.
 """
 
 from __future__ import annotations
@@ -68,13 +68,15 @@ class Window:
             calls.append(call(event, position, at, self._counter, self._chunk, before))
             previous[event.chat.id] = position.offset
         if calls:
+            found: set[tuple[str, bytes]] = set()
             for place, reply in zip(places, await apply(self._redis, calls), strict=True):
                 if reply.status == "order":
                     raise Transient("the chat's event before this one is not applied", outage=True)
-                results[place] = self._work(batch[place], reply)
+                results[place] = self._work(batch[place], reply, found)
         return results
 
-    def _work(self, delivered: Delivered, reply: Reply) -> Work | Poison:
+    def _work(self, delivered: Delivered, reply: Reply, found: set[tuple[str, bytes]]) -> Work | Poison:
+        """`found`: outbox entries that an earlier event of the batch publishes, of a chat each with its field."""
         event, position, timestamp = delivered
         assert isinstance(event, TurnRecorded)
         refused = _REFUSED.get(reply.status)
@@ -85,14 +87,19 @@ class Window:
         repeated = reply.status == "repeated"
         # usage is not in the outbox: it follows from the event alone, so that a redelivery finds it as well
         publish = () if reply.detail == "other" else _usage(event, timestamp)
-        if not reply.outbox:
+        entries = {
+            field: value
+            for field, value in zip(reply.outbox[::2], reply.outbox[1::2], strict=True)
+            if (event.chat.id, field) not in found
+        }
+        if not entries:
             return Work(publish, None, repeated) if publish else (REPEATED if repeated else DONE)
-        fields = reply.outbox[::2]
+        found.update((event.chat.id, field) for field in entries)
 
         async def trim() -> None:
-            await outbox.trim(self._redis, event.chat.id, AGENT, fields)
+            await outbox.trim(self._redis, event.chat.id, AGENT, list(entries))
 
-        return Work((*outbox.outgoing(reply.outbox[1::2]), *publish), trim, repeated)
+        return Work((*outbox.outgoing(entries.values()), *publish), trim, repeated)
 
 
 def _usage(event: TurnRecorded, timestamp: int) -> tuple[Outgoing, ...]:

@@ -59,10 +59,10 @@ async def _play(running: Running, follower: Follower, say: Callable[[str, str], 
     seconds = time.monotonic() - started
     async with httpx.AsyncClient(base_url=running.url, timeout=30) as http:
         http.headers["Authorization"] = f"Bearer {running.token or _first_token(running.settings)}"
+        memory = (await http.get(f"/v1/chats/{CHAT}/memory")).raise_for_status().json()
         asked = time.monotonic()
         context = (await http.get(f"/v1/chats/{CHAT}/context")).raise_for_status().json()
         milliseconds = (time.monotonic() - asked) * 1000
-        memory = (await http.get(f"/v1/chats/{CHAT}/memory")).raise_for_status().json()
     spend = await running.ledger.spend_by_stage()
     totals = await running.ledger.totals()
     state = await running.resources.redis.hget(f"{{c:{CHAT}}}:w", "tn")

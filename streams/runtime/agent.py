@@ -81,8 +81,9 @@ class Agent:
 
     async def start(self) -> None:
         """Join the group; returns when the app is up, which may be before partitions are assigned."""
-        await self.app.start()
         self.consumer.quiesce = self._quiesce
+        self.consumer.on_assigned = self.joined.set
+        await self.app.start()
         self.app.add_future(self._watch())
 
     async def stop(self) -> None:
@@ -100,9 +101,6 @@ class Agent:
     def assigned(self) -> bool:
         """Whether this worker has partitions, or knows that there are none for it."""
         return self.joined.is_set() and not self.app.rebalancing
-
-    async def _on_assigned(self, *_: Any, **__: Any) -> None:
-        self.joined.set()
 
     def _fail(self, error: BaseException) -> None:
         if not self.failed.done():

@@ -6,7 +6,7 @@ down by tests/unit/test_faust_commit.py), and waits without a limit for what is 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 from faust.transport.drivers.aiokafka import Consumer as FaustConsumer
@@ -26,6 +26,8 @@ class Consumer(FaustConsumer):
         self.acks: dict[TP, OrderedAcks] = {}
         self.quiesce: Any = None
         """Set by the runtime: `await quiesce()` ends or cancels what is in flight, within the deadline."""
+        self.on_assigned: Callable[[], None] = lambda: None
+        """Set by the runtime: called after each assignment."""
 
     def acks_of(self, tp: TP) -> OrderedAcks:
         """The acks of one partition in this assignment."""
@@ -63,6 +65,11 @@ class Consumer(FaustConsumer):
         if self.quiesce is not None:
             await self.quiesce()
         await self.commit_and_end_transactions()
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """The agents have their partitions."""
+        await super().on_partitions_assigned(assigned, generation_id)
+        self.on_assigned()
 
     async def on_partitions_revoked(self, revoked: Iterable[TP]) -> None:
         """A new assignment starts from what was committed, with no acks of the old one."""

@@ -22,7 +22,7 @@ class Lag:
         partitions = [TopicPartition(topic, number) for number in await self._partitions(topic)]
         ends = await self._consumer.end_offsets(partitions)
         starts = await self._consumer.beginning_offsets(partitions)
-        committed = await self._admin.list_consumer_group_offsets(group)
+        committed = await self._admin.list_consumer_group_offsets(group, partitions=partitions)
         lag = 0
         for tp in partitions:
             known = committed.get(tp)
