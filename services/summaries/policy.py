@@ -25,7 +25,7 @@ GROUP = 4
 SLACK = 1.25
 """The long-term memory is compressed when it is this many times its cap (S4)."""
 
-KEPT_IN_LONG_TERM: dict[Level, float] = {Level.key_events: 0.4, Level.balanced: 0.6, Level.detailed: 0.8}
+KEPT_IN_LONG_TERM: dict[Level, float] = {Level.key_events: 0.5, Level.balanced: 0.75, Level.detailed: 1.0}
 """Share of four merged summaries that the long-term memory takes over: old detail fades soonest at key_events (S3)."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from redis.asyncio import Redis
 
@@ -129,7 +130,7 @@ async def close_chunks(redis: Redis, count: int, *, live: int = 2) -> list[Chunk
         await redis.hset(k.messages, str(seq), json.dumps(message))
     for closed in chunks:
         await redis.hset(k.chunks, closed.id, closed.model_dump_json(exclude_none=True))
-    window = {
+    window: dict[Any, Any] = {
         "g": 0,
         "n": pending + live,
         "v": 7,

@@ -35,12 +35,20 @@ from tests.integration.summaries_state import (
     confirm,
     count,
     in_use,
+    nothing,
     saved,
     text_of,
 )
 
 K = keys.ChatKeys.of(CHAT)
 LATER = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+async def stored(redis: Redis, key: str, field: str) -> bytes:
+    """A field that has to be there."""
+    value = await redis.hget(key, field)
+    assert isinstance(value, bytes)
+    return value
 
 
 @pytest.fixture
@@ -107,7 +115,7 @@ async def test_a_chunk_gets_its_summary_and_its_messages_go_to_the_archive(
     assert await redis.hkeys(K.messages) == [b"4", b"5"]
     assert await redis.hlen(K.chunks) == 0
     assert await redis.lrange(K.archive_order, 0, -1) == [closed.id.encode()]
-    archived = json.loads(zlib.decompress(await redis.hget(K.archive, closed.id)))
+    archived = json.loads(zlib.decompress(await stored(redis, K.archive, closed.id)))
     assert [row[0] for row in archived] == [0, 1, 2, 3]
     assert archived[1][1:6] == ["m1", "assistant", "mira", text_of(1), 4]
     assert await redis.hmget(K.window, "sm", "v") == [b"4", b"8"]
@@ -217,7 +225,7 @@ async def test_missing_messages_of_a_pending_chunk_are_poison_and_the_chunk_stay
 async def test_a_chunk_without_any_text_asks_no_model(redis: Redis, summaries: Summaries, told: Told) -> None:
     [closed] = await close_chunks(redis, 1)
     for seq in range(PER_CHUNK):
-        row = json.loads(await redis.hget(K.messages, str(seq)))
+        row = json.loads(await stored(redis, K.messages, str(seq)))
         row[3] = " \n"
         await redis.hset(K.messages, str(seq), json.dumps(row))
     work = await summaries.summarise(closed)
@@ -241,7 +249,7 @@ async def test_what_a_failed_answer_cost_is_booked_with_the_next(
             await summaries.summarise(closed)
     assert [call.outcome for call in calls] == ["failed", "failed"]
 
-    told.meanwhile = Told().meanwhile
+    told.meanwhile = nothing
     usage = booked(await summaries.summarise(closed))
     assert sorted(use.tokens_in for use in usage) == [70, 70, 100]
     assert len({use.id for use in usage}) == 3
@@ -265,7 +273,7 @@ async def test_what_changed_is_told_on_the_live_channel(redis: Redis, summaries:
         await listener.subscribe(keys.channel(CHAT))
         await listener.get_message(timeout=5)
         await summaries.summarise(first)
-        heard = []
+        heard: list[dict[str, object]] = []
         while len(heard) < 2:
             message = await listener.get_message(timeout=5)
             if message:
@@ -313,10 +321,9 @@ async def test_four_merged_become_part_of_the_long_term_memory_step_by_step(
     assert len(long_term.body.rules) == 32
 
     # the tree can be taken apart: from the long-term memory down to every chunk
-    archived = {
-        id.decode(): Summary.model_validate_json(raw)
-        for id, raw in (await redis.hgetall(K.archived_summaries)).items()
-    }
+    everything = [Summary.model_validate_json(raw) for raw in await redis.hvals(K.archived_summaries)]
+    archived = {summary.id: summary for summary in everything}
+    assert len(archived) == len(everything) == 32 + 8 + 1
 
     def leaves(summary: Summary) -> list[str]:
         if summary.tier is Tier.recent:
@@ -372,21 +379,22 @@ async def test_of_two_that_save_the_same_merge_the_second_is_refused(
     assert (merged.tier, merged.version) == (Tier.merged, 1)
 
 
-async def test_a_merge_is_refused_when_something_was_taken_back_meanwhile(
+async def test_a_merge_starts_over_when_something_was_taken_back_meanwhile(
     redis: Redis, summaries: Summaries, told: Told
 ) -> None:
     await close_chunks(redis, 4)
     *_, event = await run(summaries, range(4), merging=False)
 
     async def taken_back() -> None:
-        told.meanwhile = Told().meanwhile
+        told.meanwhile = nothing
         await redis.hset(K.window, "g", 1)
-        await redis.hdel(K.summaries, chunk(3).id)
 
     told.meanwhile = taken_back
     work = await summaries.merge(event)
-    assert saved(work) == []
-    assert [each.tier for each in await in_use(redis)] == [Tier.recent] * 3
+    assert told.calls.count("merged 0-15") == 2
+    assert [each.generation for each in saved(work)] == [1]
+    [merged] = await in_use(redis)
+    assert merged.id == ids.merged_id("merged", CHAT, 1, 0, 15)
 
 
 @pytest.mark.rule("S6")
@@ -397,7 +405,7 @@ async def test_a_merge_that_lost_the_race_with_an_edit_starts_over_from_the_edit
     *_, event = await run(summaries, range(4), merging=False)
 
     async def edited() -> None:
-        told.meanwhile = Told().meanwhile
+        told.meanwhile = nothing
         await editing.edit(CHAT, chunk(1).id, 1, "She never liked the sea.", by="u1")
 
     told.meanwhile = edited
@@ -406,7 +414,7 @@ async def test_a_merge_that_lost_the_race_with_an_edit_starts_over_from_the_edit
     assert "She never liked the sea." in merged.text
     assert text_of(4) not in merged.text
     assert told.calls.count("merged 0-15") == 2
-    archived = Summary.model_validate_json(await redis.hget(K.archived_summaries, chunk(1).id))
+    archived = Summary.model_validate_json(await stored(redis, K.archived_summaries, chunk(1).id))
     assert (archived.version, archived.edited_by) == (2, "u1")
     # both answers were paid for; the edit that its gateway did not get to announce goes out as well
     assert len({use.id for use in booked(work)}) == 2
@@ -459,7 +467,7 @@ async def test_a_long_term_memory_well_over_its_cap_is_compressed_and_its_earlie
     assert shorter.body.rules == grown.body.rules
     assert shorter.provenance.source_ids == (f"{grown.id}@1",)
     assert told.budgets[-1] == 8_000
-    archived = Summary.model_validate_json(await redis.hget(K.archived_summaries, f"{grown.id}@1"))
+    archived = Summary.model_validate_json(await stored(redis, K.archived_summaries, f"{grown.id}@1"))
     assert archived.body == grown.body
     assert [use.stage for use in booked(work)] == [Stage.compress]
     await confirm(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,17 @@ from schemas.summaries import Body, Provenance, Rule, Summary, Tier
 from schemas.usage import Stage
 from services.summaries import policy
 
+EMPTY = Body()
+
 
 def summary(
-    tier: Tier, first: int, last: int, *, tokens: int = 100, level: Level = Level.balanced, body: Body = Body()
+    tier: Tier,
+    first: int,
+    last: int,
+    *,
+    tokens: int = 100,
+    level: Level = Level.balanced,
+    body: Body = EMPTY,
 ) -> Summary:
     """A summary of messages `first` to `last`."""
     span = Span(
@@ -150,7 +159,10 @@ def test_the_cap_is_that_of_the_level_at_the_last_merge() -> None:
 
 @pytest.mark.rule("S5")
 def test_all_rules_are_passed_on_in_order_and_once() -> None:
-    one, two = Rule(quote="Never call me sir.", message_id="m1"), Rule(quote="No, it is Ida!", message_id="m5")
+    one, two = (
+        Rule(quote="Never call me sir.", message_id="m1"),
+        Rule(quote="No, it is Ida!", message_id="m5"),
+    )
     sources = [
         summary(Tier.recent, 0, 9, body=Body(rules=(one, two))),
         summary(Tier.recent, 10, 19, body=Body(rules=(two, Rule(quote="No, it is Ida!")))),
@@ -166,7 +178,7 @@ def test_whatever_the_order_of_arrival_the_tiers_come_out_the_same(order: list[i
         in_use += recents(index)
         while plan := policy.next_merge(in_use, size):
             spans = [source.span for source in plan.sources]
-            assert all(a.last_seq + 1 == b.first_seq for a, b in zip(spans, spans[1:], strict=False))
+            assert all(a.last_seq + 1 == b.first_seq for a, b in pairwise(spans))
             in_use = [each for each in in_use if each not in plan.sources]
             in_use.append(summary(plan.tier, plan.span.first_seq, plan.span.last_seq))
     tiers = sorted((each.span.first_seq, each.span.last_seq, each.tier) for each in in_use)
