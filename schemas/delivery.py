@@ -13,7 +13,6 @@ class Topics:
     CHUNKS = "chat.chunks.v1"
     SUMMARIES = "chat.summaries.v1"
     USAGE = "credits.usage.v1"
-    EPOCHS = "afterturn.epochs.v1"
 
 
 class Position(NamedTuple):
