@@ -14,12 +14,10 @@ from redis.asyncio import Redis
 from infra import topics
 from services.credits.clickhouse import Connection
 from services.failures import Transient
-from services.llm.openai import OpenAIModel
 from services.settings import Settings
 from services.summaries.extractive import Extractive
 from services.summaries.in_thread import InThread
 from services.summaries.port import Summariser
-from services.summaries.prompted import Prompted
 from services.tokens.counter import TokenCounter, default_counter
 from streams.runtime.publisher import Publisher, client_options
 from streams.runtime.retries import Retries
@@ -82,6 +80,12 @@ def summariser(settings: Settings, counter: TokenCounter) -> Summariser:
     """The adapter that the settings name."""
     if settings.summary_model == "extractive":
         return InThread(Extractive(counter))
+        # imported where it is used: the SDK takes more than a second, and most workers never need it
+        from services.summaries.prompted import Prompted
+
+    # the SDK takes a second and 25 MB to import, and no other agent needs it
+    from services.llm.openai import OpenAIModel
+
     key = settings.openai_api_key
     model = OpenAIModel(
         settings.summary_model,

@@ -1,26 +1,53 @@
-"""The commands, each in a module of its own."""
+"""The commands, each in a module of its own that is imported when it is asked for: a worker starts without a gateway."""
 
 from __future__ import annotations
 
-import typer
+from importlib import import_module
 
-from streams.cli import demo, dlq, gateway, migrate, reference, topics, up, worker
+import click
+import typer
+from typer.core import TyperGroup
+
+COMMANDS = ("demo", "up", "worker", "gateway", "topics", "migrate", "dlq", "settings")
+_MODULES = {"import": "imports", "settings": "reference"}
+"""Modules that are not named like their command (`import` is a word of the language)."""
+
+
+class Commands(TyperGroup):
+    """Finds a command's module by its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, or None where there is no such one."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"streams.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        if hasattr(module, "app"):
+            command = typer.main.get_command(module.app)
+        else:
+            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            alone.command(cmd_name)(module.command)
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
     name="afterturn",
+    cls=Commands,
     help="The memory behind a chat with a character: a streaming pipeline on Apache Kafka.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command("demo")(demo.command)
-app.command("up")(up.command)
-app.command("worker")(worker.command)
-app.command("gateway")(gateway.command)
-app.command("migrate")(migrate.command)
-app.command("settings")(reference.command)
-app.add_typer(topics.app, name="topics")
-app.add_typer(dlq.app, name="dlq")
+
+
+@app.callback()
+def afterturn() -> None:
+    """The memory behind a chat with a character: a streaming pipeline on Apache Kafka."""
 
 
 def main() -> None:
