@@ -14,13 +14,40 @@ from typing import Any
 from schemas.summaries import Body
 from services.summaries.port import SourceMessage
 
+TOKENS = 24_000
+"""A piece of a chat takes about so many tokens of a prompt at most, so that it fits models with a small window: a
+single message may have 256 KiB."""
 
-def of_messages(messages: Sequence[SourceMessage]) -> str:
-    """A piece of a chat."""
+
+def of_messages(messages: Sequence[SourceMessage], tokens: int = TOKENS) -> str:
+    """A piece of a chat. Over `tokens`, the longest messages lose their middle."""
+    limit = _limit([message.tokens for message in messages], tokens)
     return _delimited(
-        {"n": message.seq, "role": message.role.value, "who": message.author, "text": message.text}
+        {
+            "n": message.seq,
+            "role": message.role.value,
+            "who": message.author,
+            "text": _shortened(message.text, message.tokens, limit),
+        }
         for message in messages
     )
+
+
+def _limit(sizes: Sequence[int], total: int) -> int:
+    """The largest bound for each that keeps their sum within `total`."""
+    left, rest = total, len(sizes)
+    for size in sorted(sizes):
+        if size * rest > left:
+            return left // rest
+        left, rest = left - size, rest - 1
+    return total
+
+
+def _shortened(text: str, tokens: int, limit: int) -> str:
+    if tokens <= limit:
+        return text
+    half = len(text) * limit // tokens // 2
+    return f"{text[:half]} [... {tokens - limit} tokens left out ...] {text[len(text) - half :]}"
 
 
 def of_bodies(bodies: Iterable[tuple[int, Body]]) -> str:

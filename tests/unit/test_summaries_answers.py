@@ -154,6 +154,31 @@ def test_the_text_of_a_chat_cannot_leave_its_line_or_name_the_marker() -> None:
     assert mark not in attack
 
 
+def test_a_message_that_no_model_could_take_in_loses_its_middle() -> None:
+    long = "start " + "word " * 5_000 + "end"
+    messages = [message(0, "Short."), message(1, long), message(2, "start " + "word " * 50 + "end")]
+    text = material.of_messages(messages, 1_000)
+    _, short, cut, whole, _ = text.split("\n")
+    assert json.loads(short)["text"] == messages[0].text
+    assert json.loads(whole)["text"] == messages[2].text
+    told = json.loads(cut)["text"]
+    assert told.startswith("start word")
+    assert told.endswith("word end")
+    assert "tokens left out" in told
+    assert 900 < count(text) < 1_050
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=20), st.integers(1, 3_000))
+def test_the_bound_for_each_message_uses_what_there_is(sizes: list[int], total: int) -> None:
+    messages = [message(seq, "x")._replace(text="y " * size, tokens=size) for seq, size in enumerate(sizes)]
+    lines = material.of_messages(messages, total).split("\n")[1:-1]
+    kept = sum(json.loads(line)["text"].count("y") for line in lines)
+    if sum(sizes) <= total:
+        assert kept == sum(sizes)
+    else:
+        assert total - 2 * len(sizes) - 2 <= kept <= total
+
+
 @pytest.mark.rule("S3")
 @pytest.mark.parametrize("name", ["chunk", "merge", "compress"])
 def test_each_prompt_says_what_each_level_keeps(name: str) -> None:
