@@ -80,11 +80,9 @@ def summariser(settings: Settings, counter: TokenCounter) -> Summariser:
     """The adapter that the settings name."""
     if settings.summary_model == "extractive":
         return InThread(Extractive(counter))
-        # imported where it is used: the SDK takes more than a second, and most workers never need it
-        from services.summaries.prompted import Prompted
-
-    # the SDK takes a second and 25 MB to import, and no other agent needs it
+    # imported where they are used: the SDK takes more than a second, and most workers never need it
     from services.llm.openai import OpenAIModel
+    from services.summaries.prompted import Prompted
 
     key = settings.openai_api_key
     model = OpenAIModel(
