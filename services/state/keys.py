@@ -11,9 +11,9 @@
 | `:p` | list | turns that left the window and are in no chunk yet, oldest first |
 | `:k` | hash | chunk id -> closed chunk that no summary covers yet |
 | `:s` | hash | summary id -> summary in use |
-| `:sa` | hash | summary id -> summary that was merged into another one |
+| `:sa` | hash | summary id -> summary that was merged into another one; `<id>@<version>`: what its compression replaced |
 | `:a` | hash | chunk id -> its messages, compressed |
-| `:ao` | list | chunk ids in the order of their index |
+| `:ao` | list | chunk ids, each at the place of its index; empty where no summary covers the chunk yet |
 | `:o:<agent>` | hash | outbox: what an agent has decided to publish and has not confirmed yet |
 """
 
