@@ -12,7 +12,8 @@ from pathlib import Path
 
 from infra import topics
 from infra.stack import Stack
-from services.credits.ledger import ClickHouseLedger
+from services.audit.service import audit
+from services.credits.ledger import ClickHouseLedger, Ledger
 from services.gateway import auth
 from services.gateway.app import create_app
 from services.gateway.ports import Deps
@@ -72,7 +73,7 @@ async def run_together(
         report("agents are joining their groups")
         opened.push_async_callback(worker.stop)
         await worker.start()
-        gateway, token = await serve_gateway(resources)
+        gateway, token = await serve_gateway(resources, ledger)
         opened.push_async_callback(gateway.stop)
         running = Running(
             settings=settings, resources=resources, worker=worker, ledger=ledger, gateway=gateway, token=token
@@ -82,8 +83,11 @@ async def run_together(
         yield running
 
 
-async def serve_gateway(resources: Resources) -> tuple[Handle, str | None]:
-    """The gateway on its address, and the token made up for it where none is configured. Raises ValueError, OSError."""
+async def serve_gateway(resources: Resources, ledger: Ledger | None = None) -> tuple[Handle, str | None]:
+    """The gateway on its address, and the token made up for it where none is configured. Raises ValueError, OSError.
+
+    With a `ledger` it can audit.
+    """
     authenticator, token = auth.from_settings(resources.settings)
     deps = Deps(
         redis=resources.redis,
@@ -91,6 +95,7 @@ async def serve_gateway(resources: Resources) -> tuple[Handle, str | None]:
         summaries=Editing(resources.redis, resources.counter, clock=lambda: datetime.now(UTC)),
         authenticator=authenticator,
         counter=lambda: resources.counter,
+        audit=None if ledger is None else lambda chat: audit(resources.redis, ledger, chat=chat),
     )
     settings = resources.settings
     return await serve(create_app(deps), settings.host, settings.gateway_port), token

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from schemas.delivery import Outgoing
 from schemas.summaries import Body, Summary
+from services.audit.report import Report
 from services.gateway.auth import Authenticator
 from services.gateway.metrics import GatewayMetrics
 from services.tokens.counter import TokenCounter, default_counter
@@ -48,13 +49,17 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, kw_only=True)
 class Deps:
-    """Times are in seconds. `broker_ready` is asked by /readyz; without it only Redis is."""
+    """Times are in seconds. `broker_ready` is asked by /readyz; without it only Redis is.
+
+    `audit` checks one chat, or all; without it POST /v1/audit answers 404.
+    """
 
     redis: Redis
     publisher: Publish
     summaries: EditSummaries
     authenticator: Authenticator
     broker_ready: Callable[[], Awaitable[bool]] | None = None
+    audit: Callable[[str | None], Awaitable[Report]] | None = None
     clock: Callable[[], datetime] = _now
     counter: Callable[[], TokenCounter] = default_counter
     metrics: GatewayMetrics = field(default_factory=GatewayMetrics)

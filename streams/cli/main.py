@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
-COMMANDS = ("demo", "up", "worker", "gateway", "topics", "migrate", "dlq", "settings")
+COMMANDS = ("demo", "up", "worker", "gateway", "topics", "migrate", "import", "audit", "dlq", "settings")
 _MODULES = {"import": "imports", "settings": "reference"}
 """Modules that are not named like their command (`import` is a word of the language)."""
 
@@ -16,11 +16,11 @@ _MODULES = {"import": "imports", "settings": "reference"}
 class Commands(TyperGroup):
     """Finds a command's module by its name."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """In the order of `COMMANDS`."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, or None where there is no such one."""
         if cmd_name not in COMMANDS:
             return None

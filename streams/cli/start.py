@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from infra.stack import DataInUse, KafkaUnavailable, StartFailed
+from infra.topic_metadata import BrokerTooOld
 from infra.topics import TopicsDiffer
 from services import settings_sources
 from services.credits.clickhouse import AddressError
@@ -36,7 +37,7 @@ SettingsFile = Annotated[
 ]
 
 _REFUSALS = (
-    DataInUse, StartFailed, KafkaUnavailable, TopicsDiffer, MigrationError, Fatal, Transient,
+    BrokerTooOld, DataInUse, StartFailed, KafkaUnavailable, TopicsDiffer, MigrationError, Fatal, Transient,
 )  # fmt: skip
 
 

@@ -1,0 +1,52 @@
+"""POST /v1/audit: checks the stack from inside, where its ledger is open. For services only."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+
+from schemas.base import Id
+from services.gateway.auth import Authenticated
+from services.gateway.ports import deps_of
+from services.gateway.problems import Problem, documented
+
+router = APIRouter()
+
+
+class AuditFinding(BaseModel):
+    """One thing that is wrong. `chat` is empty for what concerns the ledger."""
+
+    chat: str
+    check: str
+    detail: str = Field(description="Numbers and ids; never the text of a chat.")
+    severity: str = Field(description="`error`, or `warning` for what may be right while the stack runs.")
+
+
+class AuditReport(BaseModel):
+    """What was read and what is wrong."""
+
+    ok: bool = Field(description="No errors; warnings do not count.")
+    at_rest: bool
+    ledger: bool = Field(description="Whether the ledger was read.")
+    read: dict[str, int] = Field(description="How many of what were read.")
+    errors: int
+    warnings: int
+    findings: list[AuditFinding] = Field(description="At most 1,000; `errors` and `warnings` count all.")
+
+
+@router.post("/v1/audit", summary="Check what is stored", responses=documented(401, 403, 404, 422, 503))
+async def post_audit(
+    request: Request,
+    principal: Authenticated,
+    chat: Annotated[Id | None, Query(description="One chat; by default all of them.")] = None,
+) -> AuditReport:
+    """Reads every chat: it takes its time, and takes it from the pipeline. 403 for user tokens."""
+    if principal.user is not None:
+        raise Problem(403, "forbidden", "An audit needs a service token.")
+    audit = deps_of(request).audit
+    if audit is None:
+        raise Problem(404, "no-audit", "This gateway cannot audit; run `afterturn audit` beside the stores.")
+    report = await audit(chat)
+    return AuditReport.model_validate(report.as_dict())

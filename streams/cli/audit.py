@@ -1,0 +1,160 @@
+"""`afterturn audit`: checks what a stack has stored, while it runs or while it rests."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import aiohttp
+import typer
+from redis.asyncio import Redis
+
+from infra.stack import Stack
+from services.audit.report import Read
+from services.audit.service import audit
+from services.credits.ledger import ClickHouseLedger
+from services.settings import Settings
+from streams.cli import running
+from streams.cli.progress import Meter
+from streams.cli.running import DataFolder
+from streams.cli.start import SettingsFile, fail, load_settings, run
+from streams.pipeline import migrate
+from streams.resources import ledger_connection
+
+NO_BROKER = "127.0.0.1:0"
+"""As the broker's address of a stack: one that runs already is not started, and nobody connects to it here."""
+
+_SHOWN = 100
+
+Content = dict[str, Any]
+"""services.audit.report.Report.as_dict, from here or from a gateway."""
+
+
+def command(
+    settings_file: SettingsFile = None,
+    data: DataFolder = None,
+    chat: Annotated[str | None, typer.Option(help="Only this chat.")] = None,
+    gateway: Annotated[
+        str | None, typer.Option(help="Ask the gateway at this URL, e.g. that of an `afterturn up`.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="Its service token; by default the first of AFTERTURN_SERVICE_TOKENS.")
+    ] = None,
+    at_rest: Annotated[
+        bool, typer.Option("--at-rest", help="Nothing is under way: what is unfinished is an error.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check that every message is in exactly one place, chunks and merges are contiguous, and uses are booked once.
+
+    Reads the Redis and ClickHouse of the settings; with --data those of `afterturn up --data DIR`, which are started
+    for the audit where that does not run. Ends with 1 where something is wrong.
+    """
+    settings = load_settings(settings_file)
+    if data is not None and gateway is not None:
+        fail("--data or --gateway, not both", 2)
+    if at_rest and (data is not None or gateway is not None):
+        fail("--at-rest is for the stores of the settings; --data knows whether its stack rests", 2)
+    content = run(work(settings, data, chat, gateway, token, at_rest))
+    if as_json:
+        typer.echo(json.dumps(content, ensure_ascii=False))
+    else:
+        for line in lines(content):
+            typer.echo(line)
+    if not content["ok"]:
+        raise typer.Exit(1)
+
+
+async def work(
+    settings: Settings,
+    data: Path | None,
+    chat: str | None,
+    gateway: str | None,
+    token: str | None,
+    at_rest: bool,
+) -> Content:
+    """The report. Raises what the stores raise, DataInUse and StartFailed."""
+    if gateway is None and data is not None:
+        address = running.find(data)
+        if address is None:
+            return await _resting(settings, data, chat)
+        gateway, token = address.gateway, token or address.token
+    if gateway is not None:
+        return await _asked(gateway, token or _configured(settings), chat)
+    return await _stores(settings, chat, at_rest)
+
+
+def _configured(settings: Settings) -> str:
+    if not settings.service_tokens:
+        fail("the gateway needs a service token: --token, or AFTERTURN_SERVICE_TOKENS", 2)
+    return settings.service_tokens[0].get_secret_value()
+
+
+async def _resting(settings: Settings, data: Path, chat: str | None) -> Content:
+    if not (data / "redis").is_dir():
+        fail(f"{data} was not kept by `afterturn up --data`", 2)
+    async with Stack(NO_BROKER, data) as stack:
+        update = {"redis": stack.redis_url, "clickhouse": stack.clickhouse}
+        return await _stores(settings.model_copy(update=update), chat, at_rest=True, own=True)
+
+
+async def _stores(settings: Settings, chat: str | None, at_rest: bool, own: bool = False) -> Content:
+    """`own`: the ledger is this process's alone, so that its schema may be brought up to date."""
+    async with AsyncExitStack() as opened:
+        redis = Redis.from_url(settings.redis, socket_timeout=60, socket_connect_timeout=5)
+        opened.push_async_callback(redis.aclose)
+        connection = ledger_connection(settings)
+        opened.push_async_callback(connection.close)
+        if own:
+            await migrate(connection)
+        meter = opened.enter_context(Meter("auditing", "chats"))
+
+        def show(read: Read) -> None:
+            meter.show(read.chats)
+
+        report = await audit(redis, ClickHouseLedger(connection), chat=chat, at_rest=at_rest, progress=show)
+    return report.as_dict()
+
+
+async def _asked(gateway: str, token: str, chat: str | None) -> Content:
+    url = f"{gateway.rstrip('/')}/v1/audit"
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)  # as long as there are chats to read
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(
+                url,
+                params={} if chat is None else {"chat": chat},
+                headers={"Authorization": f"Bearer {token}"},
+            ) as response,
+        ):
+            content = await response.json(content_type=None)
+            if response.status != 200:
+                detail = content.get("detail", "") if isinstance(content, dict) else ""
+                fail(f"{url} answers {response.status}: {detail}")
+    except (aiohttp.ClientError, ValueError) as error:
+        fail(f"{url}: {type(error).__name__}: {error}")
+    if not isinstance(content, dict) or "findings" not in content:
+        fail(f"{url} is not a gateway of Afterturn")
+    return content
+
+
+def lines(content: Content) -> list[str]:
+    """What was read, and what is wrong."""
+    read = content["read"]
+    state = "at rest" if content["at_rest"] else "running"
+    shown = [
+        f"read ({state}): " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in read.items())
+    ]
+    if not content["ledger"]:
+        shown.append("the ledger was not read")
+    for finding in content["findings"][:_SHOWN]:
+        place = f"chat {finding['chat']}" if finding["chat"] else "ledger"
+        shown.append(f"{finding['severity']:7} {finding['check']:9} {place}: {finding['detail']}")
+    left = content["errors"] + content["warnings"] - min(_SHOWN, len(content["findings"]))
+    if left > 0:
+        shown.append(f"and {left} more (--json shows up to 1,000)")
+    verdict = "sound" if content["ok"] else "WRONG"
+    return [*shown, f"{verdict}: {content['errors']} errors, {content['warnings']} warnings"]
