@@ -44,7 +44,8 @@ def _marks() -> str:
 
 
 _LETTER = rf"(?:[^\W_]|[{_marks()}])"
-_WORD = re.compile(rf"{_LETTER}+(?:['’.,:\-]{_LETTER}+)*")
+# an apostrophe or a hyphen separates: what is common ("it", "l") is told from what is not
+_WORD = re.compile(rf"\d+(?:[.,:/]\d+)+|{_LETTER}+")
 _RUN = re.compile(rf"[{_UNSPACED}]+")
 _SENTENCE_END = re.compile(
     rf"(?P<stop>\.)[{_CLOSERS}]*(?=\s|$)|[!?…]+[{_ENDERS}]*[{_CLOSERS}]*(?=\s|$)|[{_FULL_ENDERS}]+[{_CLOSERS}]*|\n+"
@@ -109,9 +110,9 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
     for match in _SENTENCE_END.finditer(text):
         if match["stop"] and _ABBREVIATION.search(text[max(start, match.start() - 12) : match.start()]):
             continue
-        yield from _trimmed(text, start, match.end())
+        yield from trimmed(text, start, match.end())
         start = match.end()
-    yield from _trimmed(text, start, len(text))
+    yield from trimmed(text, start, len(text))
 
 
 def clauses(text: str) -> list[Clause]:
@@ -131,7 +132,7 @@ def _pieces(text: str, first: int, last: int) -> list[tuple[int, int]]:
     pieces: list[tuple[int, int]] = []
     start = first
     for cut in cuts:
-        for piece in _trimmed(text, start, cut):
+        for piece in trimmed(text, start, cut):
             if len(pieces) > 1 and _is_short(text, *piece):
                 pieces[-1] = (pieces[-1][0], piece[1])
             else:
@@ -152,18 +153,19 @@ def _bounded(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Pieces of at most PIECE_CHARACTERS where there is white space to cut at (else the run stays whole)."""
     while end - start > PIECE_CHARACTERS:
         cut = max(
-            text.rfind(" ", start + 1, start + PIECE_CHARACTERS), text.rfind("\t", start + 1, start + PIECE_CHARACTERS)
+            text.rfind(" ", start + 1, start + PIECE_CHARACTERS),
+            text.rfind("\t", start + 1, start + PIECE_CHARACTERS),
         )
         if cut < 0:
             cut = text.find(" ", start + PIECE_CHARACTERS, end)
             if cut < 0:
                 break
-        yield from _trimmed(text, start, cut)
+        yield from trimmed(text, start, cut)
         start = cut
-    yield from _trimmed(text, start, end)
+    yield from trimmed(text, start, end)
 
 
-def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from bisect import bisect, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
+from statistics import median
 
 from services.summaries.extractive.units import Unit
-from services.tokens import TokenCounter
+from services.tokens.counter import TokenCounter
 
 COST_EXPONENT = 0.7
 """Value is divided by tokens to this power: below 1, a long clause that says much beats scraps."""
@@ -28,7 +29,7 @@ def choose(
 ) -> list[Unit]:
     """Units in the order of choice, together about `budget` tokens with the names in front of them. A term counts once,
     and not at all when `covered` has it already. `new_message` multiplies the value of the first unit of a message;
-    units of a value per token below `least` stay out.
+    units of less than `least` times the median value per token stay out.
 
     Lazy greedy: values only fall while terms get covered, so a unit is looked at again only when it is on top.
     """
@@ -64,7 +65,9 @@ def choose(
         cost = max(1, costs[at] + extra(at))
         return gain / cost**COST_EXPONENT, cost
 
-    heap = [(-score(at)[0], at) for at in range(len(units)) if costs[at] <= budget]
+    values = [score(at)[0] for at in range(len(units))]
+    floor = least * median(values) if values else 0.0
+    heap = [(-values[at], at) for at in range(len(units)) if costs[at] <= budget]
     heapq.heapify(heap)
     done: set[int] = set()
     while heap and used < budget:
@@ -72,7 +75,7 @@ def choose(
         if at in done:
             continue
         value, cost = score(at)
-        if value <= least:
+        if value <= floor:
             continue
         if heap and -value > heap[0][0] and -value > claimed:
             heapq.heappush(heap, (-value, at))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import tiktoken
 
 from services.summaries import text as texts
-from services.tokens import ENCODING, default_counter
+from services.tokens.counter import ENCODING, default_counter
 
 # Learned by Poisson regression on the first five chats of LoCoMo (the count of answers that a word of a chunk
 # appears in, on these features), then rounded; tests/bench/retention.py measures the outcome.

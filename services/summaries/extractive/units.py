@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.summaries import TimelineLine
@@ -40,12 +40,13 @@ class Unit:
     worth: float = 1.0
 
 
-def from_messages(messages: Sequence[SourceMessage], skip: Sequence[str] = ()) -> list[Unit]:
-    """Clauses of messages. Texts in `skip` (they are kept elsewhere, word for word) are left out."""
+def from_messages(messages: Sequence[SourceMessage], skip: Mapping[str, Sequence[str]]) -> list[Unit]:
+    """Clauses of messages. The texts that `skip` has for a message's id (they are kept elsewhere, word for word) are
+    left out."""
     found: list[Unit] = []
     for number, message in enumerate(messages):
         author = texts.one_line(message.author) or message.role.value
-        for part in _without(message.text, skip):
+        for part in _without(message.text, skip.get(message.id, ())):
             found.extend(
                 _clauses(
                     part, author, message.seq, message.seq, number, len(found), _ROLE_WORTH[message.role]
@@ -72,21 +73,18 @@ def split_label(line: str) -> tuple[str, str]:
         or not said.strip()
         or len(label) > _LABEL_CHARACTERS
         or len(label.split()) > 4
-        or any(mark in label for mark in ".!?,;。！？，；\"“«")
+        or any(mark in label for mark in '.!?,;。！？，；"“«')
     ):
         return "", line
     return label.strip(), said
 
 
-def _without(text: str, skip: Sequence[str]) -> Iterator[str]:
+def _without(text: str, skip: Sequence[str]) -> list[str]:
     """The text without the quotes, in pieces."""
+    pieces = [text]
     for quote in skip:
-        before, found, after = text.partition(quote)
-        if found:
-            yield from _without(before, skip)
-            yield from _without(after, skip)
-            return
-    yield text
+        pieces = [part for piece in pieces for part in piece.split(quote)]
+    return pieces
 
 
 def _clauses(

@@ -1,0 +1,185 @@
+"""One draft of a body: what stands already and has to stay comes first, the timeline gets the rest of the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from schemas.summaries import Body
+from services.summaries.extractive import composition
+from services.summaries.extractive.facts import names_and_numbers
+from services.summaries.extractive.selection import choose, fit
+from services.summaries.extractive.sources import Reading
+from services.summaries.extractive.terms import Use, tokens, weights
+from services.summaries.extractive.units import Unit
+from services.summaries.render import render
+from services.summaries.text import shorten
+from services.tokens.counter import TokenCounter
+
+SECTIONS_FROM = 120
+"""Tokens from which on a first summary has sections: in a smaller one their headings would cost too much of it."""
+
+_STATE = 0.2
+_PROMISES = 0.35
+_FACTS = 0.2
+_NEW_STATE = 0.15
+_NEW_PROMISES = 0.25
+_NEW_FACTS = 0.1
+_PER_PERIOD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`budget` is in tokens of the rendered body. `oldest` is the worth of the oldest unit relative to the newest;
+    `new_message` and `least` go to the selection. With `periods` the older half becomes one line per period."""
+
+    budget: int
+    oldest: float = 1.0
+    new_message: float = 1.0
+    least: float = 0.0
+    sections: bool = True
+    periods: bool = False
+
+
+def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
+    """The best body within the budget, without rules; an empty one where not even a few words fit."""
+    units = _aged(reading.units, plan.oldest)
+    worth = weights([Use(u.tokens, u.author, u.question, u.bracketed) for u in units], reading.speakers)
+    body = Body()
+    taken: set[Unit] = set()
+    if plan.sections:
+        body, taken = _standing(reading, units, worth, plan, count)
+    covered = _terms([*body.promises, *body.state, *body.facts])
+    left = [unit for unit in units if unit not in taken]
+    used = count(render(body))
+    room = plan.budget - used - int(_NEW_FACTS * plan.budget * plan.sections)
+
+    def with_timeline(chosen: Sequence[Unit]) -> Body:
+        return body.model_copy(
+            update={"timeline": tuple(composition.lines(chosen, _periods(chosen, units, plan)))}
+        )
+
+    chosen = choose(
+        left,
+        worth,
+        room + room // 8 + 4,
+        count=count,
+        covered=covered,
+        new_message=plan.new_message,
+        least=plan.least,
+    )
+    fitting = fit(chosen, lambda some: count(render(with_timeline(some))) <= plan.budget)
+    if not fitting and not render(body) and left:
+        fitting = _shortened(left, worth, lambda some: count(render(with_timeline(some))) <= plan.budget)
+    body = with_timeline(fitting)
+    return _with_facts(body, left, worth, plan, count) if plan.sections else body
+
+
+def _aged(units: Sequence[Unit], oldest: float) -> list[Unit]:
+    if oldest == 1.0 or len(units) < 2:
+        return list(units)
+    step = (1.0 - oldest) / (len(units) - 1)
+    return [replace(unit, worth=unit.worth * (oldest + step * at)) for at, unit in enumerate(units)]
+
+
+def _terms(entries: Sequence[str]) -> set[str]:
+    return {token.term for entry in entries for token in tokens(entry)}
+
+
+def _standing(
+    reading: Reading, units: Sequence[Unit], worth: dict[str, float], plan: Plan, count: TokenCounter
+) -> tuple[Body, set[Unit]]:
+    """Promises, facts and state: those that stand, the newest first as far as their shares reach; in a first summary
+    the best clauses for them. With the units that they took."""
+    if plan.budget <= 0:
+        return Body(), set()
+    taken: set[Unit] = set()
+    state = _newest(reading.state, _STATE * plan.budget, count)
+    if not state:
+        # picked from the aged units, so that they can be told from the rest
+        by_position = {unit.position: unit for unit in units}
+        latest = [by_position[unit.position] for unit in reading.latest]
+        chosen = choose(latest, worth, int(_NEW_STATE * plan.budget), count=count)[:1]
+        state = tuple(composition.said([unit]) for unit in chosen)
+        taken.update(chosen)
+    promises = _newest(reading.promises, _PROMISES * plan.budget, count)
+    if reading.promised:
+        by_position = {unit.position: unit for unit in units}
+        promised = [by_position[unit.position] for unit in reading.promised]
+        chosen = choose(
+            [unit for unit in promised if unit not in taken],
+            worth,
+            int(_NEW_PROMISES * plan.budget),
+            count=count,
+            covered=_terms(state),
+        )
+        promises += tuple(line.text for line in composition.lines(chosen))
+        taken.update(chosen)
+    body = Body(promises=promises, facts=_newest(reading.facts, _FACTS * plan.budget, count), state=state)
+    for without in ({"facts": ()}, {"promises": ()}, {"state": ()}):
+        if count(render(body)) <= plan.budget:
+            return body, taken
+        body = body.model_copy(update=without)
+    return Body(), set()
+
+
+def _newest(entries: Sequence[str], room: float, count: TokenCounter) -> tuple[str, ...]:
+    """The newest entries that together take at most `room` tokens, in their order."""
+    kept: list[str] = []
+    for entry in reversed(entries):
+        cost = count(f"\n{entry}")
+        if cost <= room:
+            kept.append(entry)
+            room -= cost
+    return tuple(reversed(kept))
+
+
+def _periods(chosen: Sequence[Unit], units: Sequence[Unit], plan: Plan) -> list[int]:
+    """Where the periods of the older half end, so that each has a few of the chosen units."""
+    if not plan.periods or not units:
+        return []
+    middle = units[len(units) // 2].first_seq
+    old = sorted(unit.first_seq for unit in chosen if unit.first_seq < middle)
+    return sorted({*old[_PER_PERIOD::_PER_PERIOD], middle} if old else set())
+
+
+def _shortened(
+    units: Sequence[Unit], worth: dict[str, float], fits: Callable[[Sequence[Unit]], bool]
+) -> list[Unit]:
+    """The beginning of the best unit, where none fits whole."""
+    best = max(units, key=lambda unit: sum(worth.get(term, 0.0) for term in unit.terms) * unit.worth)
+    size = min(len(best.text), 400)
+    while size > 3:
+        text = shorten(best.text, size)
+        if text and fits([replace(best, text=text)]):
+            return [replace(best, text=text)]
+        size = size * 3 // 4
+    return []
+
+
+def _with_facts(
+    body: Body, units: Sequence[Unit], worth: dict[str, float], plan: Plan, count: TokenCounter
+) -> Body:
+    """Names and numbers that no line says, as far as the budget reaches."""
+    known = _terms([render(body)])
+    room = plan.budget - count(render(body)) - count("\nFacts:")
+    found: list[tuple[float, int, str]] = []
+    for unit in units:
+        for fact in names_and_numbers(unit.text):
+            gain = sum(worth.get(term, 0.0) for term in _terms([fact]) - known)
+            found.append((gain * unit.worth / max(1, count(f"\n{fact}")), unit.position, fact))
+    kept: list[tuple[int, str]] = []
+    for value, position, fact in sorted(found, key=lambda item: (-item[0], item[1])):
+        new = _terms([fact]) - known
+        cost = count(f"\n{fact}")
+        if value > 0 and new and cost <= min(room, _NEW_FACTS * plan.budget):
+            kept.append((position, fact))
+            known |= new
+            room -= cost
+    facts = [*body.facts, *(fact for _, fact in sorted(kept))]
+    while len(facts) > len(body.facts):
+        full = body.model_copy(update={"facts": tuple(facts)})
+        if count(render(full)) <= plan.budget:
+            return full
+        facts.pop()
+    return body

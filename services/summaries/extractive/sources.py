@@ -1,0 +1,77 @@
+"""What a draft is made from, read out of messages or of earlier summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from schemas.summaries import Rule, Summary, TimelineLine
+from services.summaries.cues import cues, fold
+from services.summaries.extractive.units import Unit, from_lines, from_messages
+from services.summaries.port import SourceMessage
+
+_EDITED = 4.0
+"""Worth of a line of a summary that a person edited, relative to a line that nobody looked at (S6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`units` make up the timeline. `promises`, `facts` and `state` are texts that stand already, oldest first.
+    `promised` and `latest` are units that a first summary takes its promises and its state from."""
+
+    units: tuple[Unit, ...]
+    speakers: tuple[str, ...]
+    promises: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    promised: tuple[Unit, ...] = ()
+    latest: tuple[Unit, ...] = ()
+
+
+def of_messages(messages: Sequence[SourceMessage], rules: Sequence[Rule]) -> Reading:
+    """Messages, without what the rules quote of them: that is kept already."""
+    quoted: dict[str, list[str]] = {}
+    for rule in rules:
+        quoted.setdefault(rule.message_id or "", []).append(rule.quote)
+    units = from_messages(messages, quoted)
+    last = max((unit.message for unit in units), default=0)
+    promise = cues().promise
+    return Reading(
+        units=tuple(units),
+        speakers=_distinct(unit.author for unit in units),
+        promised=tuple(unit for unit in units if not unit.question and promise.search(fold(unit.text))),
+        latest=tuple(
+            unit for unit in units if unit.message >= last - 1 and not unit.question and not unit.bracketed
+        ),
+    )
+
+
+def of_summaries(sources: Sequence[Summary]) -> Reading:
+    """Contiguous summaries, oldest first. What held at the end of all but the newest one is history by now: it joins
+    the timeline."""
+    lines, worth = [], []
+    for number, source in enumerate(sources):
+        value = _EDITED if source.edited_at is not None else 1.0
+        past = () if number == len(sources) - 1 else source.body.state
+        entries = [
+            *source.body.timeline,
+            *(_at_end(text, source) for text in past),
+        ]
+        lines.extend(entries)
+        worth.extend([value] * len(entries))
+    units = from_lines(lines, worth)
+    return Reading(
+        units=tuple(units),
+        speakers=_distinct(unit.author for unit in units),
+        promises=_distinct(text for source in sources for text in source.body.promises),
+        facts=_distinct(text for source in sources for text in source.body.facts),
+        state=sources[-1].body.state if sources else (),
+    )
+
+
+def _at_end(text: str, source: Summary) -> TimelineLine:
+    return TimelineLine(text=text, first_seq=source.span.last_seq, last_seq=source.span.last_seq)
+
+
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for text in texts if text.strip()))
