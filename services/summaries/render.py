@@ -99,7 +99,7 @@ def _line(entry: _Entry) -> str:
 
 def _moved(line: str, section: str, old: dict[tuple[str, str], deque[_Entry]], span: Span) -> _Entry:
     """The entry for a line that its section did not have: an old rule or line of the timeline keeps where it is from."""
-    if old.get(RULES, line):
+    if old[RULES, line]:
         return old[RULES, line].popleft()
     plain = line[1:] if line.startswith(_ESCAPE) else line
     if section == RULES:
