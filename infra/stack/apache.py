@@ -74,11 +74,18 @@ def start(folder: Path, log: Path, report: Callable[[str], None] | None = None) 
     return process.start("Apache Kafka", command, kafka_answers, log, ports=2, deadline=90.0)
 
 
+def cluster_id(random: Callable[[], uuid.UUID] = uuid.uuid4) -> str:
+    """22 characters; never a dash first, which the storage tool would take for an option (one id in 64)."""
+    while True:
+        text = base64.urlsafe_b64encode(random().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
 def _format(run: list[str], properties: Path) -> None:
     """Write the storage's identity. The quorum is named in the properties, so that its port may change."""
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     done = subprocess.run(
-        [*run, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)],
+        [*run, "kafka.tools.StorageTool", "format", "-t", cluster_id(), "-c", str(properties)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import threading
+import uuid
 from pathlib import Path
 
 import pytest
 
-from infra.stack import KafkaUnavailable, jars, valkey
+from infra.stack import KafkaUnavailable, apache, jars, valkey
 
 MAVEN = """#!/bin/sh
 echo run >> "{calls}"
@@ -152,3 +153,9 @@ def test_a_redis_from_path_is_taken_when_it_is_new_enough(clone: Clone, version:
 def test_without_a_redis_on_path_the_wheel_has_one(clone: Clone) -> None:
     clone.monkeypatch.setenv("PATH", str(clone.root / "nothing"))
     assert Path(valkey.binary()).name == "valkey-server"
+
+
+def test_a_cluster_id_is_never_taken_for_an_option() -> None:
+    ids = iter([uuid.UUID(bytes=b"\xfb" * 16), uuid.UUID(bytes=b"\x01" * 16)])
+    assert apache.cluster_id(lambda: next(ids)) == "AQEBAQEBAQEBAQEBAQEBAQ"
+    assert next(ids, None) is None, "the first one begins with a dash"
