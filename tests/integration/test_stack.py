@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -52,9 +53,15 @@ def _alive(pid: int) -> bool:
 
 
 def _ends(descriptor: int, seconds: float = 20.0) -> bool:
-    """Whether the process behind a pidfd ends within `seconds`; closes the descriptor."""
+    """Whether the process behind a pidfd ends within `seconds`."""
+    return bool(select.select([descriptor], [], [], seconds)[0])
+
+
+@contextmanager
+def _pidfd(pid: int) -> Iterator[int]:
+    descriptor = os.pidfd_open(pid)
     try:
-        return bool(select.select([descriptor], [], [], seconds)[0])
+        yield descriptor
     finally:
         os.close(descriptor)
 
@@ -113,9 +120,14 @@ def test_no_server_outlives_a_parent_that_is_killed(kind: str) -> None:
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         descriptors = [os.pidfd_open(pid) for pid in pids]
         parent.send_signal(signal.SIGKILL)
-
-    assert len(pids) == 2
-    assert all(_ends(descriptor) for descriptor in descriptors)
+    try:
+        assert len(pids) == 2
+        assert [pid for pid, descriptor in zip(pids, descriptors, strict=True) if not _ends(descriptor)] == []
+    finally:
+        for descriptor in descriptors:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            os.close(descriptor)
 
 
 @linux
@@ -127,7 +139,8 @@ def test_a_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     try:
         server = stacks[0].redis_server
         assert server is not None
-        assert not _ends(os.pidfd_open(server.pid), 0.2), "the kernel took the thread for the parent"
+        with _pidfd(server.pid) as descriptor:
+            assert not _ends(descriptor, 0.2), "the kernel took the thread for the parent"
     finally:
         stacks[0].close()
 
@@ -257,9 +270,9 @@ def _connects(port: int) -> bool:
 
 def test_a_server_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
     server = _start(tmp_path, STUBBORN)
-    descriptor = os.pidfd_open(server.pid)
     server.stop(grace=0.1)
-    assert _ends(descriptor, 0)
+    assert not server.running
+    assert not _alive(server.pid)
     server.stop()  # twice is fine
 
 
