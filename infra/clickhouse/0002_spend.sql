@@ -2,7 +2,7 @@
 
 CREATE OR REPLACE VIEW spend AS
 SELECT
-    toDate(at, 'UTC') AS day, user_id, character, chat_id, model, stage,
+    toDate(at) AS day, user_id, character, chat_id, model, stage,
     count() AS uses, sum(u.tokens_in) AS tokens_in, sum(u.tokens_out) AS tokens_out, sum(u.credits) AS credits
 FROM usage AS u
 GROUP BY day, user_id, character, chat_id, model, stage;
@@ -48,7 +48,7 @@ GROUP BY stage;
 
 CREATE OR REPLACE VIEW spend_by_day AS
 SELECT
-    toDate(at, 'UTC') AS day, count() AS uses, uniqExactIf(user_id, user_id != '') AS users,
+    toDate(at) AS day, count() AS uses, uniqExactIf(user_id, user_id != '') AS users,
     uniqExact(chat_id) AS chats,
     sum(u.tokens_in) AS tokens_in, sum(u.tokens_out) AS tokens_out,
     sumIf(u.credits, stage != 'reply') AS memory_credits, sum(u.credits) AS credits
@@ -59,7 +59,7 @@ GROUP BY day;
 -- frontend reported what the reply cost.
 CREATE OR REPLACE VIEW memory_cost_per_1000_turns AS
 SELECT
-    toDate(at, 'UTC') AS day, countIf(stage = 'reply') AS turns,
+    toDate(at) AS day, countIf(stage = 'reply') AS turns,
     sumIf(u.credits, stage != 'reply') AS memory_credits,
     sumIf(u.tokens_in + u.tokens_out, stage != 'reply') AS memory_tokens,
     memory_credits * 1000 / nullIf(turns, 0) AS credits_per_1000_turns,

@@ -82,22 +82,25 @@ def _open(address: Address) -> Client:
     # the database is set afterwards: it may not exist yet
     if address.path:
         address.path.mkdir(parents=True, exist_ok=True)
-        client = clickhouse_connect.get_client(interface="chdb", path=str(address.path), tz_mode="aware")
-    else:
-        client = clickhouse_connect.get_client(
-            interface="https" if address.secure else "http",
-            host=address.host,
-            port=address.port,
-            username=address.username,
-            password=address.password,
-            connect_timeout=CONNECT_SECONDS,
-            send_receive_timeout=ANSWER_SECONDS,
-            # a session forbids two requests at a time, also to one that a cancelled caller left behind
-            autogenerate_session_id=False,
-            dedicated_pool=True,
-            tz_mode="aware",
-        )
-    return client
+        try:
+            return clickhouse_connect.get_client(interface="chdb", path=str(address.path), tz_mode="aware")
+        except ClickHouseError as error:
+            raise Fatal(
+                f"{address!r} cannot be opened: another process has it open, or this one has another directory open"
+            ) from error
+    return clickhouse_connect.get_client(
+        interface="https" if address.secure else "http",
+        host=address.host,
+        port=address.port,
+        username=address.username,
+        password=address.password,
+        connect_timeout=CONNECT_SECONDS,
+        send_receive_timeout=ANSWER_SECONDS,
+        # a session forbids two requests at a time, also to one that a cancelled caller left behind
+        autogenerate_session_id=False,
+        dedicated_pool=True,
+        tz_mode="aware",
+    )
 
 
 class Connection:

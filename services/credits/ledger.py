@@ -128,10 +128,14 @@ class ClickHouseLedger:
         return Booking(len(fresh), tuple(new))
 
     async def _known(self, rows: Sequence[Row]) -> set[str]:
-        """Which of the ids are there, looked up in the months of the batch only: an event keeps its time."""
+        """Which of the ids are there, looked up in each row's month and the one before.
+
+        An event keeps its time. Only a turn that its frontend sent without one, and sends again, gets the time of the
+        second record; the first is hardly ever older than a month.
+        """
         found: set[str] = set()
         for part in _slices(rows, LOOKUP_IDS):
-            months = tuple({row.at.year * 100 + row.at.month for row in part})
+            months = tuple({month for row in part for month in _months(row.at)})
             ids = tuple({row.id for row in part})
             found.update(
                 row[0]
@@ -185,6 +189,12 @@ class ClickHouseLedger:
     async def close(self) -> None:
         """See Ledger."""
         await self._connection.close()
+
+
+def _months(at: datetime) -> tuple[int, int]:
+    """The partition of a moment (year and month, 202611) and the one before it."""
+    month = at.year * 100 + at.month
+    return month, month - 1 if at.month > 1 else month - 89
 
 
 def _slices(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
