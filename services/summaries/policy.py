@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from schemas.chat import LEVELS, Level
 from schemas.chunks import Span
-from schemas.summaries import Rule, Summary, Tier
+from schemas.summaries import Rule, Summary, Tier, TimelineLine
 from schemas.usage import Stage
 
 CHUNK_SHARE = 0.15
@@ -85,6 +85,14 @@ class Plan:
     def span(self) -> Span:
         """What the new summary covers."""
         return joined([source.span for source in self.sources])
+
+    @property
+    def stays(self) -> tuple[TimelineLine, ...]:
+        """The timeline of a long-term memory that others join: it stays as it is until it is compressed, so that a
+        step's cost does not grow with what is remembered, nothing fades before the cap, and a person's edit holds."""
+        first = self.sources[0]
+        joins = self.stage is Stage.merge and first.tier is Tier.long_term
+        return first.body.timeline if joins else ()
 
 
 def contiguous(summaries: Iterable[Summary]) -> list[Summary]:

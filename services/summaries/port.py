@@ -50,7 +50,11 @@ class Summariser(Protocol):
         """A recent summary of whole turns, in at most `budget` tokens."""
 
     async def merge(self, sources: Sequence[Summary], *, tier: Tier, level: Level, budget: int) -> Draft:
-        """One summary in place of several contiguous ones, oldest first. All rules of the sources are passed on."""
+        """One summary in place of several contiguous ones, oldest first. All rules of the sources are passed on.
+
+        A long-term memory that others join comes first and without its timeline, which stays as it is: the draft
+        adds to it, and brings promises, facts and state up to date.
+        """
 
     async def compress(self, source: Summary, *, level: Level, budget: int) -> Draft:
         """The same memory, shorter: old timeline lines become short lines per period (S4). Rules stay."""

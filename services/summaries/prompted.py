@@ -1,8 +1,6 @@
 """The summariser that asks a language model. Passes tests/contract/test_summariser.py.
 
-The model is never asked to repeat what is to stay as it is: the long-term memory's older timeline stays when four
-summaries join it, the newer one when it is compressed, and rules always. So a step's cost does not depend on how much is
-remembered already, and a person's edit of a line holds.
+The model is never asked to repeat what is to stay as it is: the newer part of a timeline that is compressed, and rules.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from services.tokens.counter import TokenCounter
 _PERIOD_SHARE = 1 / 3
 """What compressed timeline lines are hoped to keep of their length: how much of the timeline is taken follows from it."""
 
-_SEAMS = 2
-"""Tokens that lines may gain where two parts of a text meet."""
+_SEAM = 1
+"""Tokens that a text may gain where two parts of it meet."""
 
 
 class _Step(NamedTuple):
@@ -73,23 +71,13 @@ class Prompted:
         return Draft(body, completion.model, prompt.version, completion.tokens_in, completion.tokens_out)
 
     async def merge(self, sources: Sequence[Summary], *, tier: Tier, level: Level, budget: int) -> Draft:
-        """See Summariser. The timeline of a long-term memory among the sources is kept as it is."""
-        kept: tuple[TimelineLine, ...] = ()
-        bodies = [source.body for source in sources]
-        joining = list(sources)
-        if sources[0].tier is Tier.long_term:
-            kept = sources[0].body.timeline
-            bodies[0] = bodies[0].model_copy(update={"timeline": ()})
-            joining = joining[1:]
-        # number 0 marks what is only brought up to date
-        data = material.of_bodies(enumerate(bodies, 1 - (len(sources) - len(joining))))
-        return await self._rewrite(
-            _Step("merge", data, joining[0].span.first_seq, joining[-1].span.last_seq),
-            sources=sources,
-            before=kept,
-            level=level,
-            budget=budget,
-        )
+        """See Summariser."""
+        joining = [source for source in sources if source.tier is not Tier.long_term]
+        # number 0 is the long-term memory, which is only brought up to date
+        start = 1 - (len(sources) - len(joining))
+        data = material.of_bodies(enumerate((source.body for source in sources), start))
+        step = _Step("merge", data, joining[0].span.first_seq, joining[-1].span.last_seq)
+        return await self._rewrite(step, sources=sources, level=level, budget=budget)
 
     async def compress(self, source: Summary, *, level: Level, budget: int) -> Draft:
         """See Summariser. The newer part of the timeline is kept as it is, as far as the budget allows."""
@@ -98,7 +86,7 @@ class Prompted:
         first = old[0].first_seq if old else source.span.first_seq
         last = old[-1].last_seq if old else source.span.last_seq
         return await self._rewrite(
-            _Step("compress", data, first, last), sources=[source], after=new, level=level, budget=budget
+            _Step("compress", data, first, last), sources=[source], stays=new, level=level, budget=budget
         )
 
     async def _rewrite(
@@ -106,15 +94,14 @@ class Prompted:
         step: _Step,
         *,
         sources: Sequence[Summary],
-        before: tuple[TimelineLine, ...] = (),
-        after: tuple[TimelineLine, ...] = (),
+        stays: tuple[TimelineLine, ...] = (),
         level: Level,
         budget: int,
     ) -> Draft:
-        """Ask for what is to change, and put it between the timeline lines that stay."""
+        """Ask for what is to change, and put it before the timeline lines that stay."""
         prompt = prompts.load(step.prompt)
-        stays = self._size(Body(timeline=(*before, *after)))
-        allowed = max(1, budget - stays - _SEAMS)
+        kept = self._size(Body(timeline=stays))
+        allowed = max(1, budget - kept - _SEAM) if kept else budget
 
         def assemble(told: Told) -> Body:
             return body_of(told, step.first_seq, step.last_seq)
@@ -135,7 +122,7 @@ class Prompted:
             )
         # fitted by itself: what the model wrote too much does not push out what stays
         told = self._fit(assemble(completion.answer), allowed)
-        body = told.model_copy(update={"timeline": (*before, *told.timeline, *after)})
+        body = told.model_copy(update={"timeline": (*told.timeline, *stays)})
         body = self._fit(body, budget).model_copy(update={"rules": passed_on(sources)})
         return Draft(body, completion.model, prompt.version, completion.tokens_in, completion.tokens_out)
 

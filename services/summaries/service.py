@@ -142,9 +142,9 @@ class Summaries:
             draft = Draft(Body(), self._summariser.model, NO_PROMPT, 0, 0)
         else:
             draft = await self._ask(self._answer(plan, level), use, store.MERGE)
-        body = draft.body.model_copy(update={"rules": rules})
-        size = self._counter(render(draft.body.model_copy(update={"rules": ()})))
-        if plan.stage is Stage.compress and policy.over_cap(size, level):
+        timeline = (*plan.stays, *draft.body.timeline)
+        body = draft.body.model_copy(update={"timeline": timeline, "rules": rules})
+        if plan.stage is Stage.compress and policy.over_cap(size := self._size_of(body), level):
             await self._book_lost(use, draft, store.MERGE, plan.sources[0].id)
             raise Transient(f"compressed to {size} tokens, which is still well over the cap")
         summary = self._summary(state, plan, level, body, draft)
@@ -162,10 +162,16 @@ class Summaries:
             return self._summariser.compress(plan.sources[0], level=level, budget=cap)
         if plan.tier is Tier.merged:
             budget = policy.merged_budget(sizes)
-        else:
-            merged = sizes[-policy.GROUP :]
-            budget = policy.long_term_budget(sum(sizes) - sum(merged), merged, level)
-        return self._summariser.merge(plan.sources, tier=plan.tier, level=level, budget=budget)
+            return self._summariser.merge(plan.sources, tier=plan.tier, level=level, budget=budget)
+        first, *joining = plan.sources
+        merged = sizes[-policy.GROUP :]
+        budget = policy.long_term_budget(sum(sizes) - sum(merged), merged, level)
+        if plan.stays:
+            budget -= self._size_of(Body(timeline=plan.stays))
+            body = first.body.model_copy(update={"timeline": ()})
+            text = render(body)
+            first = first.model_copy(update={"body": body, "text": text, "tokens": self._counter(text)})
+        return self._summariser.merge([first, *joining], tier=plan.tier, level=level, budget=budget)
 
     def _summary(
         self, state: store.State, plan: policy.Plan, level: Level, body: Body, draft: Draft
@@ -228,10 +234,11 @@ class Summaries:
             await store.note(self._redis, use.chat.id, agent, entries)
 
     def _size(self, summary: Summary) -> int:
+        return self._size_of(summary.body) if summary.body.rules else summary.tokens
+
+    def _size_of(self, body: Body) -> int:
         """Tokens without the rules."""
-        if not summary.body.rules:
-            return summary.tokens
-        return self._counter(render(summary.body.model_copy(update={"rules": ()})))
+        return self._counter(render(body.model_copy(update={"rules": ()})))
 
 
 def _is_bare(body: Body) -> bool:

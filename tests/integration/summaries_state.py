@@ -53,6 +53,8 @@ class Told:
         self.meanwhile: Callable[[], Awaitable[None]] = nothing
         self.levels: list[Level] = []
         self.budgets: list[int] = []
+        self.shown: list[list[int]] = []
+        """Timeline lines of each source of each merge."""
 
     async def chunk(self, messages: Sequence[SourceMessage], *, level: Level, budget: int) -> Draft:
         rules = tuple(
@@ -65,6 +67,7 @@ class Told:
         return await self._draft(f"chunk {first.seq}-{last.seq}", (line,), level, budget, rules)
 
     async def merge(self, sources: Sequence[Summary], *, tier: Tier, level: Level, budget: int) -> Draft:
+        self.shown.append([len(source.body.timeline) for source in sources])
         lines = tuple(line for source in sources for line in source.body.timeline)
         span = f"{sources[0].span.first_seq}-{sources[-1].span.last_seq}"
         return await self._draft(f"{tier.value} {span}", lines, level, budget)

@@ -319,6 +319,9 @@ async def test_four_merged_become_part_of_the_long_term_memory_step_by_step(
         "long_term 0-127",
     ]
     assert len(long_term.body.rules) == 32
+    # what was there is not told again, and what joins comes after it
+    assert [line.text for line in long_term.body.timeline] == [text_of(4 * at) for at in range(32)]
+    assert told.shown[-1] == [0, 4, 4, 4, 4]
 
     # the tree can be taken apart: from the long-term memory down to every chunk
     everything = [Summary.model_validate_json(raw) for raw in await redis.hvals(K.archived_summaries)]
