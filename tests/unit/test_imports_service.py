@@ -143,7 +143,7 @@ async def test_a_torn_checkpoint_costs_no_more_than_its_last_line(tmp_path: Path
     (state,) = (tmp_path / "state").iterdir()
     state.write_bytes(state.read_bytes()[:-5])
     log.fail_after = None
-    report = await run(path, log.publish, checkpoint=mark, batch=3)
+    report = await run(path, log.publish, checkpoint=mark)
     assert report.already == 6
     assert mark.load()["jsonl-chat"].read == 18
     assert len({record.value for record in log.records}) == 9
