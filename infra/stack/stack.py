@@ -11,25 +11,17 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
-from infra.stack import apache, process, tansu, valkey
+from infra.stack import apache, folders, process, tansu, valkey
 from infra.stack.ports import LOOPBACK
 
 EMBEDDED = "embedded"
 APACHE = "apache"
-
-
-class DataInUse(RuntimeError):
-    """Another stack uses the data folder."""
 
 
 class Stack:
@@ -66,10 +58,11 @@ class Stack:
     def start(self) -> Self:
         """Start what is to be started; nothing stays behind if one of them fails.
 
-        Raises DataInUse, process.StartFailed, jars.KafkaUnavailable.
+        Raises folders.DataInUse, process.StartFailed, jars.KafkaUnavailable.
         """
         with ExitStack() as opened:
-            folder = self._folder(opened)
+            place = folders.temporary() if self.data is None else folders.kept(self.data)
+            folder = opened.enter_context(place)
             self.logs = folder / "logs"
             self.logs.mkdir(exist_ok=True)
             if not self.redis_url:
@@ -95,15 +88,6 @@ class Stack:
             apache.start(folder / "kafka", log, self._report) if self.broker == APACHE else tansu.start(log)
         )
 
-    def _folder(self, opened: ExitStack) -> Path:
-        if self.data is None:
-            folder = Path(tempfile.mkdtemp(prefix="afterturn-"))
-            opened.callback(shutil.rmtree, folder, ignore_errors=True)
-            return folder
-        self.data.mkdir(parents=True, exist_ok=True)
-        opened.enter_context(_locked(self.data))
-        return self.data
-
     def __enter__(self) -> Self:
         return self.start()
 
@@ -124,19 +108,3 @@ class Stack:
 def _is_address(broker: str) -> bool:
     host, _, port = broker.rpartition(":")
     return bool(host) and port.isdigit()
-
-
-def _locked(folder: Path) -> IO[str]:
-    """Take the folder for this process; the lock goes when the file is closed or the process ends."""
-    lock = (folder / "lock").open("a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        owner = lock.read().strip() or "unknown"
-        lock.close()
-        raise DataInUse(f"{folder} is in use by another stack (process {owner})") from None
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -110,10 +111,17 @@ async def test_a_stack_starts_works_and_leaves_nothing(kind: str) -> None:
 
 @linux
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_server_outlives_a_parent_that_is_killed(kind: str) -> None:
+def test_no_server_outlives_a_parent_that_is_killed(kind: str, tmp_path: Path) -> None:
     require(kind)
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT, kind],
+        env={
+            **os.environ,
+            "TMPDIR": str(tmp_path),
+        },  # what it cannot remove any more is removed with the test
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with parent:
         assert parent.stdout is not None
@@ -219,6 +227,24 @@ def test_a_data_folder_belongs_to_one_stack(tmp_path: Path) -> None:
         Stack(data=tmp_path).start()
     with Stack(data=tmp_path):
         pass  # free again
+
+
+def test_the_folder_of_a_killed_stack_is_removed_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, redis_url: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed = tmp_path / "afterturn-stack-killed"
+    (killed / "logs").mkdir(parents=True)
+    (killed / "lock").write_text("1")
+    strange = tmp_path / "afterturn-stack-without-a-lock"
+    strange.mkdir()
+    with (
+        Stack("127.0.0.1:19092", redis_url=redis_url) as first,
+        Stack("127.0.0.1:19092", redis_url=redis_url),
+    ):
+        assert not killed.exists()
+        assert first.logs.exists(), "a stack that runs keeps its folder"
+    assert list(tmp_path.iterdir()) == [strange]
 
 
 def test_servers_that_run_already_are_used_and_not_stopped(redis_url: str) -> None:
