@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import schemathesis
@@ -13,6 +16,7 @@ from redis.asyncio import Redis
 from schemathesis.specs.openapi import checks
 
 from services.gateway.server import serve
+from services.gateway.turns import check
 from tests.gateway import Recorder, app_on, bearer, play, summarise, turn
 
 SETTINGS = settings(
@@ -73,3 +77,10 @@ def test_answers_about_a_chat_that_exists_are_as_documented(case: schemathesis.C
     case.path_parameters["chat"] = "c1"
     excluded = _LENIENT if case.method == "PATCH" else [checks.negative_data_rejection]
     case.call_and_validate(base_url, headers=bearer(), excluded_checks=excluded)
+
+
+def test_the_event_in_the_documentation_is_one_that_is_accepted() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+    found = re.search(r"-d '(\{.*?\})'\n```", text, re.DOTALL)
+    assert found is not None
+    assert check(json.loads(found[1]), "2026-11-30T10:00:00Z").status == "accepted"

@@ -23,6 +23,7 @@ ROUTES = [
     ("GET", "/v1/chats/c1/events"),
     ("PATCH", "/v1/chats/c1/summaries/s1"),
     ("POST", "/v1/turns"),
+    ("POST", "/v1/audit"),
 ]
 
 
