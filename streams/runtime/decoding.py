@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from schemas import limits
 from schemas.delivery import Record
@@ -32,14 +33,18 @@ def decode(adapter: TypeAdapter[T], record: Record) -> T:
 
 def reason(error: ValidationError) -> str:
     """What is wrong, field by field."""
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
-    named = [
-        f"{'.'.join(map(str, p['loc'])) or 'value'}: {p['msg'].removeprefix('Value error, ')}"[:300]
-        for p in problems[:_SHOWN]
-    ]
+    problems = error.errors(include_url=False, include_input=False)
+    named = [f"{'.'.join(map(str, p['loc'])) or 'value'}: {_said(p)}"[:300] for p in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
         named.append(f"and {len(problems) - _SHOWN} more")
     return "; ".join(named)
+
+
+def _said(problem: ErrorDetails) -> str:
+    if problem["type"] == "union_tag_invalid":
+        # the only message that quotes the value
+        return f"{problem['ctx']['discriminator']} is none of {problem['ctx']['expected_tags']}"
+    return problem["msg"].removeprefix("Value error, ")
 
 
 def check_key(record: Record, expected: str, field: str) -> None:
