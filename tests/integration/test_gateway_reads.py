@@ -150,6 +150,19 @@ class TestAccess:
             f"Bearer {jwt.encode({'sub': 'u1', 'exp': int(time.time()) + 60}, SECRET * 2, 'HS512')}",
             f"Bearer {jwt.encode({'sub': 'u1', 'exp': int(time.time()) + 60}, None, 'none')}",
         ],
+        ids=[
+            "missing",
+            "basic",
+            "empty",
+            "unknown",
+            "expired",
+            "no-exp",
+            "no-sub",
+            "bad-sub",
+            "other-secret",
+            "other-secret-hs512",
+            "unsigned",
+        ],
     )
     async def test_no_route_without_a_good_token(
         self, redis: Redis, method: str, path: str, header: str | None
