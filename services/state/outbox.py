@@ -6,7 +6,7 @@
 | after the script, before the broker confirmed | the redelivery finds the entries and publishes the same ids |
 | after the confirmation, before the trim | the same ids are published once more; readers skip them |
 
-Shown by tests/integration/test_window_store.py.
+Shown by tests/integration/test_window_outbox.py.
 """
 
 from __future__ import annotations
