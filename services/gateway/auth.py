@@ -20,10 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.base import Id
 from services.gateway.problems import Problem
-from services.settings import Settings
-
-SECRET_BYTES = 32
-"""The least that the secret of user tokens may have (RFC 7518, section 3.2)."""
+from services.settings import SECRET_BYTES, Settings
 
 _ID: TypeAdapter[str] = TypeAdapter(Id)
 
