@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from schemas.summaries import Body
 from services.summaries.extractive import composition
 from services.summaries.extractive.facts import names_and_numbers
-from services.summaries.extractive.selection import choose, fit
+from services.summaries.extractive.selection import choose, exchange, fit
 from services.summaries.extractive.sources import Reading
 from services.summaries.extractive.terms import Use, tokens, weights
 from services.summaries.extractive.units import Unit
@@ -52,25 +52,30 @@ def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
     covered = _terms([*body.promises, *body.state, *body.facts])
     left = [unit for unit in units if unit not in taken]
     used = count(render(body))
-    room = plan.budget - used - int(_NEW_FACTS * plan.budget * plan.sections)
+    reserved = int(_NEW_FACTS * plan.budget * plan.sections)
+    room = plan.budget - used - reserved
 
     def with_timeline(chosen: Sequence[Unit]) -> Body:
         return body.model_copy(
             update={"timeline": tuple(composition.lines(chosen, _periods(chosen, units, plan)))}
         )
 
+    def fits(chosen: Sequence[Unit]) -> bool:
+        return count(render(with_timeline(chosen))) <= plan.budget - reserved
+
+    # more than fits: what is estimated as too long may fit between its neighbours
     chosen = choose(
         left,
         worth,
-        room + room // 8 + 4,
+        room * 4 // 3 + 4,
         count=count,
         covered=covered,
         new_message=plan.new_message,
         least=plan.least,
     )
-    fitting = fit(chosen, lambda some: count(render(with_timeline(some))) <= plan.budget)
+    fitting = exchange(fit(chosen, fits), left, worth, covered, fits)
     if not fitting and not render(body) and left:
-        fitting = _shortened(left, worth, lambda some: count(render(with_timeline(some))) <= plan.budget)
+        fitting = _shortened(left, worth, fits)
     body = with_timeline(fitting)
     return _with_facts(body, left, worth, plan, count) if plan.sections else body
 

@@ -10,8 +10,14 @@ from statistics import median
 from services.summaries.extractive.units import Unit
 from services.tokens.counter import TokenCounter
 
-COST_EXPONENT = 0.7
+COST_EXPONENT = 0.8
 """Value is divided by tokens to this power: below 1, a long clause that says much beats scraps."""
+
+_TRIED = 40
+_EXCHANGES = 6
+_COMPARED = 5_000
+_BETTER = 1.01
+_WORTHWHILE = 0.05
 
 _JOIN = 1
 """Tokens of what stands between two clauses, at most."""
@@ -105,7 +111,60 @@ def fit(chosen: Sequence[Unit], fits: Callable[[Sequence[Unit]], bool]) -> list[
         else:
             high = middle - 1
     kept = list(chosen[:low])
-    for unit in chosen[low : low + 8]:
+    for unit in chosen[low : low + _TRIED]:
         if fits([*kept, unit]):
             kept.append(unit)
     return kept
+
+
+def exchange(
+    kept: Sequence[Unit],
+    units: Sequence[Unit],
+    weights: Mapping[str, float],
+    covered: Collection[str],
+    fits: Callable[[Sequence[Unit]], bool],
+) -> list[Unit]:
+    """The choice after exchanging single units for others that say more, as long as all fit: the greedy choice is off by
+    what its first picks make superfluous. Only where the texts are small; at most a few exchanges."""
+    chosen = list(kept)
+    if len(chosen) * len(units) > _COMPARED:
+        return chosen
+    for _ in range(_EXCHANGES):
+        better = _exchanged(chosen, units, weights, covered, fits)
+        if better is None:
+            break
+        chosen = better
+    return chosen
+
+
+def _exchanged(
+    chosen: Sequence[Unit],
+    units: Sequence[Unit],
+    weights: Mapping[str, float],
+    covered: Collection[str],
+    fits: Callable[[Sequence[Unit]], bool],
+) -> list[Unit] | None:
+    """The first better choice that differs in one unit, filled up; None where there is none."""
+
+    def gain(unit: Unit, known: Collection[str]) -> float:
+        return sum(weights.get(term, 0.0) for term in unit.terms if term not in known) * unit.worth
+
+    others = [unit for unit in units if unit not in chosen]
+    for out in chosen:
+        rest = [unit for unit in chosen if unit is not out]
+        known = set(covered).union(*(unit.terms for unit in rest))
+        floor = gain(out, known) * _BETTER
+        for other in others:
+            if gain(other, known) > floor and fits([*rest, other]):
+                found = [*rest, other]
+                known |= other.terms
+                more = sorted(
+                    (unit for unit in [*others, out] if gain(unit, known) > floor * _WORTHWHILE),
+                    key=lambda unit: (-gain(unit, known), unit.position),
+                )
+                for unit in more[:_TRIED]:
+                    if unit not in found and gain(unit, known) > 0 and fits([*found, unit]):
+                        found.append(unit)
+                        known |= unit.terms
+                return found
+    return None
