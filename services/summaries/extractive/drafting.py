@@ -22,6 +22,7 @@ SECTIONS_FROM = 120
 _STATE = 0.2
 _PROMISES = 0.35
 _FACTS = 0.2
+_EDITED = 0.6
 _NEW_STATE = 0.15
 _NEW_PROMISES = 0.25
 _NEW_FACTS = 0.1
@@ -50,18 +51,18 @@ def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
     if plan.sections:
         body, taken = _standing(reading, units, worth, plan, count)
     covered = _terms([*body.promises, *body.state, *body.facts])
-    left = [unit for unit in units if unit not in taken]
-    used = count(render(body))
     reserved = int(_NEW_FACTS * plan.budget * plan.sections)
-    room = plan.budget - used - reserved
+    room = plan.budget - count(render(body)) - reserved
+    fixed = _edited(units, worth, room, covered, count)
+    covered = covered.union(*(unit.terms for unit in fixed))
+    left = [unit for unit in units if unit not in taken and unit not in fixed]
 
     def with_timeline(chosen: Sequence[Unit]) -> Body:
-        return body.model_copy(
-            update={"timeline": tuple(composition.lines(chosen, _periods(chosen, units, plan)))}
-        )
+        timeline = composition.lines(chosen, _periods(chosen, units, plan))
+        return body.model_copy(update={"timeline": tuple(timeline)})
 
     def fits(chosen: Sequence[Unit]) -> bool:
-        return count(render(with_timeline(chosen))) <= plan.budget - reserved
+        return count(render(with_timeline([*fixed, *chosen]))) <= plan.budget - reserved
 
     # more than fits: what is estimated as too long may fit between its neighbours
     chosen = choose(
@@ -73,7 +74,9 @@ def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
         new_message=plan.new_message,
         least=plan.least,
     )
-    fitting = exchange(fit(chosen, fits), left, worth, covered, fits)
+    if not fits([]):
+        fixed = fit(fixed, lambda some: count(render(with_timeline(some))) <= plan.budget - reserved)
+    fitting = [*fixed, *exchange(fit(chosen, fits), left, worth, covered, fits)]
     if not fitting and not render(body) and left:
         fitting = _shortened(left, worth, fits)
     body = with_timeline(fitting)
@@ -85,6 +88,14 @@ def _aged(units: Sequence[Unit], oldest: float) -> list[Unit]:
         return list(units)
     step = (1.0 - oldest) / (len(units) - 1)
     return [replace(unit, worth=unit.worth * (oldest + step * at)) for at, unit in enumerate(units)]
+
+
+def _edited(
+    units: Sequence[Unit], worth: dict[str, float], room: int, covered: set[str], count: TokenCounter
+) -> list[Unit]:
+    """What a person looked over comes before all other lines, up to a share of the room (S6)."""
+    edited = [unit for unit in units if unit.edited]
+    return choose(edited, worth, int(_EDITED * room), count=count, covered=covered) if edited else []
 
 
 def _terms(entries: Sequence[str]) -> set[str]:

@@ -10,14 +10,11 @@ from services.summaries.cues import cues, fold
 from services.summaries.extractive.units import Unit, from_lines, from_messages
 from services.summaries.port import SourceMessage
 
-_EDITED = 4.0
-"""Worth of a line of a summary that a person edited, relative to a line that nobody looked at (S6)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """`units` make up the timeline. `promises`, `facts` and `state` are texts that stand already, oldest first.
-    `promised` and `latest` are units that a first summary takes its promises and its state from."""
+    `promised` are units that promise something, `latest` those that a first summary takes its state from."""
 
     units: tuple[Unit, ...]
     speakers: tuple[str, ...]
@@ -35,11 +32,10 @@ def of_messages(messages: Sequence[SourceMessage], rules: Sequence[Rule]) -> Rea
         quoted.setdefault(rule.message_id or "", []).append(rule.quote)
     units = from_messages(messages, quoted)
     last = max((unit.message for unit in units), default=0)
-    promise = cues().promise
     return Reading(
         units=tuple(units),
         speakers=_distinct(unit.author for unit in units),
-        promised=tuple(unit for unit in units if not unit.question and promise.search(fold(unit.text))),
+        promised=_promised(units),
         latest=tuple(
             unit for unit in units if unit.message >= last - 1 and not unit.question and not unit.bracketed
         ),
@@ -49,24 +45,29 @@ def of_messages(messages: Sequence[SourceMessage], rules: Sequence[Rule]) -> Rea
 def of_summaries(sources: Sequence[Summary]) -> Reading:
     """Contiguous summaries, oldest first. What held at the end of all but the newest one is history by now: it joins
     the timeline."""
-    lines, worth = [], []
+    lines, edited = [], []
     for number, source in enumerate(sources):
-        value = _EDITED if source.edited_at is not None else 1.0
         past = () if number == len(sources) - 1 else source.body.state
         entries = [
             *source.body.timeline,
             *(_at_end(text, source) for text in past),
         ]
         lines.extend(entries)
-        worth.extend([value] * len(entries))
-    units = from_lines(lines, worth)
+        edited.extend([source.edited_at is not None] * len(entries))
+    units = from_lines(lines, edited)
     return Reading(
         units=tuple(units),
         speakers=_distinct(unit.author for unit in units),
         promises=_distinct(text for source in sources for text in source.body.promises),
         facts=_distinct(text for source in sources for text in source.body.facts),
         state=sources[-1].body.state if sources else (),
+        promised=_promised(units),
     )
+
+
+def _promised(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    promise = cues().promise
+    return tuple(unit for unit in units if not unit.question and promise.search(fold(unit.text)))
 
 
 def _at_end(text: str, source: Summary) -> TimelineLine:

@@ -24,7 +24,7 @@ _QUESTION_WORTH = 0.85
 class Unit:
     """A clause that may go into a summary, whole. `position` orders the units of one text; `message` groups those that
     were said at once; `gap` is what stood between it and the unit before it, None where that is another message.
-    `worth` multiplies the value of its words."""
+    `worth` multiplies the value of its words. `edited`: a person looked over the summary that it is from."""
 
     text: str
     author: str
@@ -38,6 +38,7 @@ class Unit:
     question: bool
     bracketed: bool
     worth: float = 1.0
+    edited: bool = False
 
 
 def from_messages(messages: Sequence[SourceMessage], skip: Mapping[str, Sequence[str]]) -> list[Unit]:
@@ -55,13 +56,15 @@ def from_messages(messages: Sequence[SourceMessage], skip: Mapping[str, Sequence
     return found
 
 
-def from_lines(lines: Sequence[TimelineLine], worth: Sequence[float]) -> list[Unit]:
-    """Clauses of timeline lines, with a worth for each line."""
+def from_lines(lines: Sequence[TimelineLine], edited: Sequence[bool]) -> list[Unit]:
+    """Clauses of timeline lines; `edited` tells for each line whether its summary was edited."""
     found: list[Unit] = []
-    for number, (line, value) in enumerate(zip(lines, worth, strict=True)):
+    for number, (line, by_hand) in enumerate(zip(lines, edited, strict=True)):
         for segment in line.text.split(SPEAKERS):
             author, said = split_label(segment)
-            found.extend(_clauses(said, author, line.first_seq, line.last_seq, number, len(found), value))
+            found.extend(
+                _clauses(said, author, line.first_seq, line.last_seq, number, len(found), 1.0, by_hand)
+            )
     return found
 
 
@@ -88,7 +91,14 @@ def _without(text: str, skip: Sequence[str]) -> list[str]:
 
 
 def _clauses(
-    text: str, author: str, first_seq: int, last_seq: int, message: int, position: int, worth: float
+    text: str,
+    author: str,
+    first_seq: int,
+    last_seq: int,
+    message: int,
+    position: int,
+    worth: float,
+    edited: bool = False,
 ) -> Iterator[Unit]:
     end = -1
     for clause in texts.clauses(text):
@@ -109,6 +119,7 @@ def _clauses(
             question=question,
             bracketed=raw[:1] in "[(（【*",
             worth=worth * (_QUESTION_WORTH if question else 1.0),
+            edited=edited,
         )
         position += 1
         end = clause.end
