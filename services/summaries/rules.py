@@ -31,6 +31,9 @@ _MARKED = re.compile(
     r"|(?:^|(?<=\n))[ \t]{0,8}//\s*(?P<e>[^\n]+)",
     re.IGNORECASE | re.DOTALL,
 )
+_PHRASE_END = re.compile(
+    r"(?<=[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff”»\"])\s+(?=[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff])"
+)
 _COLON = re.compile(r"\s*[:：]\s*\S")
 _QUESTION = re.compile(r"[?？؟;]\s*[\"'»”’)）\]】*]*$")
 _SPEECH = re.compile(r"\"[^\"\n]{1,400}\"|“[^”\n]{1,400}”|„[^“”\n]{1,400}[“”]|«[^»\n]{1,400}»")
@@ -91,7 +94,7 @@ def _by_cue(text: str, marked: Sequence[tuple[int, int]]) -> Iterator[tuple[int,
     speech = [match.span() for match in _SPEECH.finditer(text)]
     whole = len(speech) == 1 and speech[0][0] <= 1 and speech[0][1] >= len(text.rstrip()) - 1
     closed = [*marked, *([] if whole else speech)]
-    for (start, end), following in _with_next(list(texts.sentences(text))):
+    for (start, end), following in _with_next(_statements(text, folded)):
         if _QUESTION.search(text, start, end):
             continue
         cue = _cue(folded, start, end)
@@ -102,6 +105,21 @@ def _by_cue(text: str, marked: Sequence[tuple[int, int]]) -> Iterator[tuple[int,
         elif following is not None:
             # "That's wrong." says nothing without the sentence after it
             yield start, following[1]
+
+
+def _statements(text: str, folded: str) -> list[tuple[int, int]]:
+    """Sentences; where a script ends them with a mere space (Thai), also what begins with an opener or a correction."""
+    lists = cues()
+    found: list[tuple[int, int]] = []
+    for start, end in texts.sentences(text):
+        for space in _PHRASE_END.finditer(text, start, end):
+            at = space.end()
+            opener = lists.opener.match(folded, at, end)
+            if (opener and _COLON.match(text, opener.end(), end)) or lists.correction.match(folded, at, end):
+                found.append((start, space.start()))
+                start = at
+        found.append((start, end))
+    return found
 
 
 class _Cue(NamedTuple):

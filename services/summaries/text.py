@@ -52,7 +52,7 @@ _SENTENCE_END = re.compile(
 )
 _WEAK_END = re.compile(
     rf"[,;:](?=\s)|[，、；：،؛]|\s[–—-]+(?=\s)|—|\s(?=[(\[（【])|(?<=[)\]）】])\s"
-    rf"|(?<=[{_UNSPACED}])\s+(?=[{_UNSPACED}])|(?<=[{_UNSPACED}])\s+(?=\d)"
+    rf"|(?<=[{_UNSPACED}])\s+(?=[{_UNSPACED}])"
 )
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[])(?:[^\W\d_]|[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]{2,4}|\d{1,2}|[^\s.]+(?:\.[^\s.]+)+)$"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.summaries import Body
 from services.summaries.extractive import composition
 from services.summaries.extractive.facts import names_and_numbers
-from services.summaries.extractive.selection import choose, exchange, fit
+from services.summaries.extractive.selection import choose, exchange, fit, worthwhile
 from services.summaries.extractive.sources import Reading
-from services.summaries.extractive.terms import Use, tokens, weights
-from services.summaries.extractive.units import Unit
+from services.summaries.extractive.terms import Use, capitals_are_common, tokens, weights
+from services.summaries.extractive.units import Unit, joined
 from services.summaries.render import render
 from services.summaries.text import shorten
 from services.tokens.counter import TokenCounter
@@ -47,15 +47,17 @@ def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
     units = _aged(reading.units, plan.oldest)
     worth = weights([Use(u.tokens, u.author, u.question, u.bracketed) for u in units], reading.speakers)
     body = Body()
-    taken: set[Unit] = set()
+    taken: set[int] = set()
     if plan.sections:
-        body, taken = _standing(reading, units, worth, plan, count)
+        body, taken = _standing(reading, worth, plan, count)
     covered = _terms([*body.promises, *body.state, *body.facts])
     reserved = int(_NEW_FACTS * plan.budget * plan.sections)
     room = plan.budget - count(render(body)) - reserved
     fixed = _edited(units, worth, room, covered, count)
     covered = covered.union(*(unit.terms for unit in fixed))
-    left = [unit for unit in units if unit not in taken and unit not in fixed]
+    left = [unit for unit in units if unit.position not in taken and unit not in fixed]
+
+    candidates = worthwhile(left, worth, plan.least, count)
 
     def with_timeline(chosen: Sequence[Unit]) -> Body:
         timeline = composition.lines(chosen, _periods(chosen, units, plan))
@@ -66,17 +68,16 @@ def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
 
     # more than fits: what is estimated as too long may fit between its neighbours
     chosen = choose(
-        left,
+        candidates,
         worth,
         room * 4 // 3 + 4,
         count=count,
         covered=covered,
         new_message=plan.new_message,
-        least=plan.least,
     )
     if not fits([]):
         fixed = fit(fixed, lambda some: count(render(with_timeline(some))) <= plan.budget - reserved)
-    fitting = [*fixed, *exchange(fit(chosen, fits), left, worth, covered, fits)]
+    fitting = [*fixed, *exchange(fit(chosen, fits), candidates, worth, covered, fits)]
     if not fitting and not render(body) and left:
         fitting = _shortened(left, worth, fits)
     body = with_timeline(fitting)
@@ -91,7 +92,7 @@ def _aged(units: Sequence[Unit], oldest: float) -> list[Unit]:
 
 
 def _edited(
-    units: Sequence[Unit], worth: dict[str, float], room: int, covered: set[str], count: TokenCounter
+    units: Sequence[Unit], worth: Mapping[str, float], room: int, covered: set[str], count: TokenCounter
 ) -> list[Unit]:
     """What a person looked over comes before all other lines, up to a share of the room (S6)."""
     edited = [unit for unit in units if unit.edited]
@@ -102,35 +103,36 @@ def _terms(entries: Sequence[str]) -> set[str]:
     return {token.term for entry in entries for token in tokens(entry)}
 
 
+def _value(unit: Unit, worth: Mapping[str, float]) -> float:
+    return sum(worth.get(term, 0.0) for term in unit.terms) * unit.worth
+
+
 def _standing(
-    reading: Reading, units: Sequence[Unit], worth: dict[str, float], plan: Plan, count: TokenCounter
-) -> tuple[Body, set[Unit]]:
+    reading: Reading, worth: Mapping[str, float], plan: Plan, count: TokenCounter
+) -> tuple[Body, set[int]]:
     """Promises, facts and state: those that stand, the newest first as far as their shares reach; in a first summary
-    the best clauses for them. With the units that they took."""
+    the best clauses for them. With the positions of the units that they took."""
     if plan.budget <= 0:
         return Body(), set()
-    taken: set[Unit] = set()
+    taken: set[int] = set()
     state = _newest(reading.state, _STATE * plan.budget, count)
     if not state:
-        # picked from the aged units, so that they can be told from the rest
-        by_position = {unit.position: unit for unit in units}
-        latest = [by_position[unit.position] for unit in reading.latest]
-        chosen = choose(latest, worth, int(_NEW_STATE * plan.budget), count=count)[:1]
-        state = tuple(composition.said([unit]) for unit in chosen)
-        taken.update(chosen)
+        latest = [unit for unit in reading.latest if count(unit.text) <= _NEW_STATE * plan.budget]
+        if latest:
+            best = max(latest, key=lambda unit: _value(unit, worth))
+            state = (composition.said([best]),)
+            taken.add(best.position)
     promises = _newest(reading.promises, _PROMISES * plan.budget, count)
-    if reading.promised:
-        by_position = {unit.position: unit for unit in units}
-        promised = [by_position[unit.position] for unit in reading.promised]
-        chosen = choose(
-            [unit for unit in promised if unit not in taken],
-            worth,
-            int(_NEW_PROMISES * plan.budget),
-            count=count,
-            covered=_terms(state),
-        )
-        promises += tuple(line.text for line in composition.lines(chosen))
-        taken.update(chosen)
+    groups = {group[0].position: group for group in reading.promised}
+    chosen = choose(
+        [joined(group) for group in groups.values() if not any(unit.position in taken for unit in group)],
+        worth,
+        int(_NEW_PROMISES * plan.budget),
+        count=count,
+        covered=_terms([*state, *promises]),
+    )
+    promises += tuple(line.text for line in composition.lines(chosen))
+    taken.update(unit.position for promise in chosen for unit in groups[promise.position])
     body = Body(promises=promises, facts=_newest(reading.facts, _FACTS * plan.budget, count), state=state)
     for without in ({"facts": ()}, {"promises": ()}, {"state": ()}):
         if count(render(body)) <= plan.budget:
@@ -160,10 +162,10 @@ def _periods(chosen: Sequence[Unit], units: Sequence[Unit], plan: Plan) -> list[
 
 
 def _shortened(
-    units: Sequence[Unit], worth: dict[str, float], fits: Callable[[Sequence[Unit]], bool]
+    units: Sequence[Unit], worth: Mapping[str, float], fits: Callable[[Sequence[Unit]], bool]
 ) -> list[Unit]:
     """The beginning of the best unit, where none fits whole."""
-    best = max(units, key=lambda unit: sum(worth.get(term, 0.0) for term in unit.terms) * unit.worth)
+    best = max(units, key=lambda unit: _value(unit, worth))
     size = min(len(best.text), 400)
     while size > 3:
         text = shorten(best.text, size)
@@ -174,14 +176,15 @@ def _shortened(
 
 
 def _with_facts(
-    body: Body, units: Sequence[Unit], worth: dict[str, float], plan: Plan, count: TokenCounter
+    body: Body, units: Sequence[Unit], worth: Mapping[str, float], plan: Plan, count: TokenCounter
 ) -> Body:
     """Names and numbers that no line says, as far as the budget reaches."""
     known = _terms([render(body)])
     room = plan.budget - count(render(body)) - count("\nFacts:")
+    single = not capitals_are_common(unit.tokens for unit in units)
     found: list[tuple[float, int, str]] = []
     for unit in units:
-        for fact in names_and_numbers(unit.text):
+        for fact in names_and_numbers(unit.text, single=single):
             gain = sum(worth.get(term, 0.0) for term in _terms([fact]) - known)
             found.append((gain * unit.worth / max(1, count(f"\n{fact}")), unit.position, fact))
     kept: list[tuple[int, str]] = []

@@ -13,9 +13,10 @@ _MEASURE_CHARACTERS = 16
 _WITHIN_NAMES = (" ", "-", "'", "’", ". ")
 
 
-def names_and_numbers(clause: str) -> list[str]:
+def names_and_numbers(clause: str, *, single: bool = True) -> list[str]:
     """What stands in quotation marks, runs of capitalised words after the first word, and numbers with what they
-    count. In their order, each literally in the clause."""
+    count. In their order, each literally in the clause. Without `single` a name has two words or more: where every noun has
+    a capital, one alone tells nothing."""
     found = [(match.start(), next(filter(None, match.groups()))) for match in _QUOTED.finditer(clause)]
     spans = list(texts.words(clause))
     at = 0
@@ -36,7 +37,8 @@ def names_and_numbers(clause: str) -> list[str]:
                 and clause[spans[last][1] : spans[last + 1][0]] in _WITHIN_NAMES
             ):
                 last += 1
-            found.append((start, clause[start : spans[last][1]]))
+            if single or last > at:
+                found.append((start, clause[start : spans[last][1]]))
         at = last + 1
     return [text for _, text in sorted(set(found))]
 

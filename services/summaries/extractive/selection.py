@@ -31,11 +31,9 @@ def choose(
     count: TokenCounter,
     covered: Collection[str] = (),
     new_message: float = 1.0,
-    least: float = 0.0,
 ) -> list[Unit]:
     """Units in the order of choice, together about `budget` tokens with the names in front of them. A term counts once,
-    and not at all when `covered` has it already. `new_message` multiplies the value of the first unit of a message;
-    units of less than `least` times the median value per token stay out.
+    and not at all when `covered` has it already. `new_message` multiplies the value of the first unit of a message.
 
     Lazy greedy: values only fall while terms get covered, so a unit is looked at again only when it is on top.
     """
@@ -72,7 +70,6 @@ def choose(
         return gain / cost**COST_EXPONENT, cost
 
     values = [score(at)[0] for at in range(len(units))]
-    floor = least * median(values) if values else 0.0
     heap = [(-values[at], at) for at in range(len(units)) if costs[at] <= budget]
     heapq.heapify(heap)
     done: set[int] = set()
@@ -81,7 +78,7 @@ def choose(
         if at in done:
             continue
         value, cost = score(at)
-        if value <= floor:
+        if value <= 0:
             continue
         if heap and -value > heap[0][0] and -value > claimed:
             heapq.heappush(heap, (-value, at))
@@ -99,6 +96,20 @@ def choose(
             if 0 <= other < len(units) and other not in done and used + costs[other] <= budget:
                 heapq.heappush(heap, (-score(other)[0], other))
     return chosen
+
+
+def worthwhile(
+    units: Sequence[Unit], weights: Mapping[str, float], least: float, count: TokenCounter
+) -> list[Unit]:
+    """The units without those of less than `least` times the median value per token: what is said to say something."""
+    values = [
+        sum(weights.get(term, 0.0) for term in unit.terms)
+        * unit.worth
+        / (1 + count(unit.text)) ** COST_EXPONENT
+        for unit in units
+    ]
+    floor = least * median(values) if values else 0.0
+    return [unit for unit, value in zip(units, values, strict=True) if value >= floor]
 
 
 def fit(chosen: Sequence[Unit], fits: Callable[[Sequence[Unit]], bool]) -> list[Unit]:

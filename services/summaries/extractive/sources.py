@@ -10,6 +10,8 @@ from services.summaries.cues import cues, fold
 from services.summaries.extractive.units import Unit, from_lines, from_messages
 from services.summaries.port import SourceMessage
 
+_PROMISE_WORDS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -21,7 +23,7 @@ class Reading:
     promises: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
-    promised: tuple[Unit, ...] = ()
+    promised: tuple[tuple[Unit, ...], ...] = ()
     latest: tuple[Unit, ...] = ()
 
 
@@ -65,9 +67,24 @@ def of_summaries(sources: Sequence[Summary]) -> Reading:
     )
 
 
-def _promised(units: Sequence[Unit]) -> tuple[Unit, ...]:
+def _promised(units: Sequence[Unit]) -> tuple[tuple[Unit, ...], ...]:
+    """Units with a cue of a promise; a short one ("I promise you, ...") with what follows in its sentence."""
     promise = cues().promise
-    return tuple(unit for unit in units if not unit.question and promise.search(fold(unit.text)))
+    found: list[tuple[Unit, ...]] = []
+    last = -1
+    for at, unit in enumerate(units):
+        if at <= last or unit.question or not promise.search(fold(unit.text)):
+            continue
+        last = at
+        while (
+            not units[last].closes
+            and sum(len(part.tokens) for part in units[at : last + 1]) < _PROMISE_WORDS
+            and last + 1 < len(units)
+            and units[last + 1].message == unit.message
+        ):
+            last += 1
+        found.append(tuple(units[at : last + 1]))
+    return tuple(found)
 
 
 def _at_end(text: str, source: Summary) -> TimelineLine:

@@ -32,8 +32,8 @@ class _Taste(NamedTuple):
 
 _TASTES = {
     Level.key_events: _Taste(share=0.6, oldest=0.3, scene=1.0, least=1.0),
-    Level.balanced: _Taste(share=1.0, oldest=0.6, scene=1.0, least=0.3),
-    Level.detailed: _Taste(share=1.0, oldest=0.8, scene=1.5, least=0.2),
+    Level.balanced: _Taste(share=1.0, oldest=0.6, scene=1.0, least=0.6),
+    Level.detailed: _Taste(share=1.0, oldest=0.8, scene=1.5, least=0.4),
 }
 
 

@@ -25,6 +25,8 @@ _RARE_FROM = 0.3
 _COMMON = 0.7
 _DIGIT = 1.2
 _CAPITAL = 2.2
+_CAPITAL_OF_NOUN = 1.0
+_CAPITALS_OF_NAMES = 0.15
 _REPEATED = 0.4
 _SHARED = 0.2
 _ASKED_ONLY = -1.3
@@ -104,6 +106,7 @@ def weights(uses: Sequence[Use], known: Iterable[str]) -> dict[str, float]:
                 entry = seen[token.term] = _Seen(token)
             entry.add(token, use)
     ranks.sort()
+    capital = _CAPITAL_OF_NOUN if capitals_are_common(use.tokens for use in uses) else _CAPITAL
     names = tuple({name for text in known for name in _names(text)})
     found: dict[str, float] = {}
     for term, entry in seen.items():
@@ -111,8 +114,17 @@ def weights(uses: Sequence[Use], known: Iterable[str]) -> dict[str, float]:
             found[term] = 0.0
             continue
         low, high = (f(ranks, entry.token.commonness) for f in (bisect_left, bisect_right))
-        found[term] = math.exp(entry.score((low + high) / 2 / len(ranks)))
+        found[term] = math.exp(entry.score((low + high) / 2 / len(ranks), capital))
     return found
+
+
+def capitals_are_common(clauses: Iterable[Sequence[Token]]) -> bool:
+    """Whether the text writes more words with a capital than its names alone: German does with every noun."""
+    capitals = total = 0
+    for clause in clauses:
+        total += max(0, len(clause) - 1)
+        capitals += sum(token.capital for token in clause)
+    return capitals > _CAPITALS_OF_NAMES * total
 
 
 def _names(text: str) -> list[str]:
@@ -139,13 +151,14 @@ class _Seen:
         self.question_only &= use.question
         self.bracketed_only &= use.bracketed
 
-    def score(self, quantile: float) -> float:
-        """Logarithm of the worth; `quantile` is the share of the text's words that are more common."""
+    def score(self, quantile: float, capital: float) -> float:
+        """Logarithm of the worth; `quantile` is the share of the text's words that are more common, `capital`
+        what a capital counts."""
         return (
             _COMMON * min(quantile, _RARE_FROM)
             + _RARE * max(0.0, quantile - _RARE_FROM)
             + _DIGIT * self.token.digit
-            + _CAPITAL * self.capital
+            + capital * self.capital
             + _REPEATED * math.log(self.count)
             + _SHARED * (len(self.authors) > 1)
             + _ASKED_ONLY * self.question_only

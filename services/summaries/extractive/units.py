@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.summaries import TimelineLine
 from schemas.turns import Role
@@ -24,7 +24,8 @@ _QUESTION_WORTH = 0.85
 class Unit:
     """A clause that may go into a summary, whole. `position` orders the units of one text; `message` groups those that
     were said at once; `gap` is what stood between it and the unit before it, None where that is another message.
-    `worth` multiplies the value of its words. `edited`: a person looked over the summary that it is from."""
+    `worth` multiplies the value of its words. `edited`: a person looked over the summary that it is from.
+    `closes`: it ends its sentence."""
 
     text: str
     author: str
@@ -39,6 +40,7 @@ class Unit:
     bracketed: bool
     worth: float = 1.0
     edited: bool = False
+    closes: bool = True
 
 
 def from_messages(messages: Sequence[SourceMessage], skip: Mapping[str, Sequence[str]]) -> list[Unit]:
@@ -82,6 +84,18 @@ def split_label(line: str) -> tuple[str, str]:
     return label.strip(), said
 
 
+def joined(units: Sequence[Unit]) -> Unit:
+    """Units that follow each other in one message, as one."""
+    first = units[0]
+    return replace(
+        first,
+        text=first.text + "".join(f"{unit.gap or ''}{unit.text}" for unit in units[1:]),
+        tokens=tuple(token for unit in units for token in unit.tokens),
+        terms=frozenset().union(*(unit.terms for unit in units)),
+        closes=units[-1].closes,
+    )
+
+
 def _without(text: str, skip: Sequence[str]) -> list[str]:
     """The text without the quotes, in pieces."""
     pieces = [text]
@@ -120,6 +134,7 @@ def _clauses(
             bracketed=raw[:1] in "[(（【*",
             worth=worth * (_QUESTION_WORTH if question else 1.0),
             edited=edited,
+            closes=clause.closes,
         )
         position += 1
         end = clause.end
