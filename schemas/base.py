@@ -17,6 +17,8 @@ class Model(BaseModel):
 
 
 def _utc(value: datetime) -> datetime:
+    if not limits.FIRST_YEAR <= value.year <= limits.LAST_YEAR:
+        raise ValueError(f"lies outside the years {limits.FIRST_YEAR} to {limits.LAST_YEAR}")
     return value.astimezone(UTC)
 
 

@@ -20,3 +20,9 @@ BATCH_EVENTS = 500
 
 CONTEXT_WINDOW_TOKENS = 100_000_000
 """The largest context window that a model may claim."""
+
+FIRST_YEAR = 1971
+"""Times before it are mistakes, and none is negative in milliseconds since 1970."""
+
+LAST_YEAR = 2260
+"""The last full year that ClickHouse's DateTime64 holds with nanoseconds."""

@@ -26,6 +26,7 @@ from services.deadletters.handled import Handled, How
 from services.deadletters.policy import DeadLetter, Place, ReplayPolicy, Route, Selection
 from services.failures import Transient
 from services.settings import Settings
+from streams.runtime.offsets import FETCH_WAIT_MS, end_offsets
 from streams.runtime.publisher import RECORD_BYTES, Publisher, client_options
 
 BATCH = 50
@@ -147,6 +148,7 @@ class DeadLetters:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=RECORD_BYTES,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
         )
         await consumer.start()
         try:
@@ -190,7 +192,7 @@ class _Reading:
             for number in range(spec.partitions)
         ]
         starts = await consumer.beginning_offsets(partitions) if partitions else {}
-        ends = await consumer.end_offsets(partitions) if partitions else {}
+        ends = await end_offsets(consumer, partitions)
         first = dict(starts)
         if places is not None:
             # from the first wanted one to the last, in the partitions that have some

@@ -149,5 +149,5 @@ def _turn(raw: str) -> Turn:
 
 
 def _entry(raw: str) -> TurnEntry:
-    _, first, count = raw.split(" ")
+    _, first, count, _ = raw.split(" ")
     return TurnEntry(int(first), int(count))

@@ -4,7 +4,7 @@
 |---|---|---|
 | `:w` | hash | the window's counters, bounds and watermark (services/window/window.lua) |
 | `:m` | hash | message number -> message, for live and pending messages only |
-| `:t` | hash | turn id -> digest of its content, first message number, count |
+| `:t` | hash | turn id -> digest of its content, first message number, count, time in milliseconds |
 | `:i` | hash | message id -> message number |
 | `:e` | set | ids of applied events |
 | `:l` | list | live turns, oldest first |

@@ -77,7 +77,7 @@ class Window:
 
     def _work(self, delivered: Delivered, reply: Reply, found: set[tuple[str, bytes]]) -> Work | Poison:
         """`found`: outbox entries that an earlier event of the batch publishes, of a chat each with its field."""
-        event, position, timestamp = delivered
+        event, position, _ = delivered
         assert isinstance(event, TurnRecorded)
         refused = _REFUSED.get(reply.status)
         if refused is not None:
@@ -86,7 +86,7 @@ class Window:
             )
         repeated = reply.status == "repeated"
         # usage is not in the outbox: it follows from the event alone, so that a redelivery finds it as well
-        publish = () if reply.detail == "other" else _usage(event, timestamp)
+        publish = () if reply.detail == "other" else _usage(event, int(reply.detail))
         entries = {
             field: value
             for field, value in zip(reply.outbox[::2], reply.outbox[1::2], strict=True)
@@ -102,14 +102,14 @@ class Window:
         return Work((*outbox.outgoing(entries.values()), *publish), trim, repeated)
 
 
-def _usage(event: TurnRecorded, timestamp: int) -> tuple[Outgoing, ...]:
-    """The reply's usage, once per turn (C1): the id is the turn's, whatever event brings it."""
+def _usage(event: TurnRecorded, at_ms: int) -> tuple[Outgoing, ...]:
+    """The reply's usage, once per turn (C1): the id and the time are the turn's, whatever event brings it."""
     if event.usage is None:
         return ()
     chat, user = event.chat, event.user.id if event.user else None
     booked = UsageBooked(
         id=ids.derive("usage", Stage.reply, chat.id, event.turn.id),
-        at=event.at or datetime.fromtimestamp(timestamp / 1000, UTC),
+        at=datetime.fromtimestamp(at_ms / 1000, UTC),
         user_id=user,
         chat_id=chat.id,
         character=chat.characters[0] if chat.characters else None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from pydantic_core import to_json
 from redis.asyncio import Redis
 
 from schemas.chat import DEFAULT_LEVEL, LEVELS
@@ -58,15 +59,13 @@ class Reply(NamedTuple):
 
 def digest(event: TurnRecorded) -> str:
     """Names a turn's content: its messages, model and usage. 32 hexadecimal digits."""
-    content = blake2b(digest_size=16)
-    for message in event.messages:
-        for part in (message.id, message.role, message.author, message.text):
-            encoded = part.encode()
-            content.update(b"%d:" % len(encoded))
-            content.update(encoded)
-    if event.usage is not None or event.model is not None:
-        content.update(repr((event.model, event.usage)).encode())
-    return content.hexdigest()
+    messages = [(message.id, message.role, message.author, message.text) for message in event.messages]
+    model, usage = event.model, event.usage
+    about = (
+        (model.name, model.context_window, model.tools) if model is not None else None,
+        (usage.prompt_tokens, usage.completion_tokens) if usage is not None else None,
+    )
+    return blake2b(to_json((messages, about)), digest_size=16).hexdigest()
 
 
 def call(
@@ -85,13 +84,13 @@ def call(
     chat = event.chat.id
     at_ms = int(at.timestamp() * 1000)
     total = 0
-    messages: list[str] = []
+    messages: list[str | bytes] = []
     for message in event.messages:
         tokens = counter(message.text)
         total += tokens
         author = message.author or message.role.value
         value = (message.id, message.role, author, message.text, tokens, at_ms, event.turn.id)
-        messages += (message.id, json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        messages += (message.id, to_json(value))
     level = level_of(event.chat.surface, event.memory.level)
     model, context = ("", "")
     if event.model is not None:
@@ -104,7 +103,7 @@ def call(
         event.turn.id,
         digest(event),
         at_ms,
-        datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        at.isoformat(timespec="milliseconds"),
         level or "",
         model,
         context,
@@ -120,6 +119,11 @@ def call(
         "" if previous is None else previous,
         *messages,
     ]
+    return _keys(chat), arguments
+
+
+@lru_cache(maxsize=16_384)
+def _keys(chat: str) -> tuple[str, ...]:
     k = keys.ChatKeys.of(chat)
     return (
         k.window,
@@ -131,7 +135,7 @@ def call(
         k.pending,
         k.chunks,
         keys.outbox(chat, AGENT),
-    ), arguments
+    )
 
 
 async def apply(redis: Redis, calls: Sequence[tuple[tuple[str, ...], list[Any]]]) -> list[Reply]:

@@ -6,8 +6,8 @@
 --       10 model or ''  11 context window or ''  12 chat as JSON  13 user id or ''  14 chat id
 --       15 messages per chunk  16 tokens per chunk  17 count  18 tokens  19 first message id  20 last message id
 --       21 offset of the chat's event before this one in the same batch, or ''  22.. per message: id, JSON
--- Returns {status, detail, field, value, ...}: applied | repeated | partition | order | turn | message | stale, then
--- the outbox.
+-- Returns {status, detail, field, value, ...}: applied | repeated | partition | order | turn | message | stale; a detail
+-- of it (of the first two the turn's first time in ms); then the outbox.
 local LEVELS = @LEVELS@ -- level -> {tokens, messages}
 local NAMESPACE = '@NAMESPACE@'
 
@@ -33,18 +33,20 @@ local function passed()
     redis.call('HSET', KEYS[1], 'ep', ARGV[1], 'pa', ARGV[2], 'of', ARGV[3])
   end
 end
+-- a turn that comes again is booked under the time of the first one: the ledger looks for it in that month
+local function first_time(turn) return string.match(turn, '%d+$') end
 local known = redis.call('HGET', KEYS[3], ARGV[5])
 local same_turn = known and string.sub(known, 1, #ARGV[6]) == ARGV[6]
 if redis.call('SISMEMBER', KEYS[5], ARGV[4]) == 1 then
   passed()
   -- an event id that comes back with another turn changes nothing, and its usage is nobody's
-  return answer('repeated', same_turn and '' or 'other')
+  return answer('repeated', same_turn and first_time(known) or 'other')
 end
 if known then
   passed()
   if not same_turn then return {'turn', ''} end
   redis.call('SADD', KEYS[5], ARGV[4])
-  return answer('repeated', '')
+  return answer('repeated', first_time(known))
 end
 
 local count, ids = tonumber(ARGV[17]), {}
@@ -67,7 +69,7 @@ for i = 1, count do
   numbers[2 * i - 1], numbers[2 * i] = ids[i], seq
 end
 redis.call('SADD', KEYS[5], ARGV[4])
-redis.call('HSET', KEYS[3], ARGV[5], ARGV[6] .. ' ' .. first .. ' ' .. count)
+redis.call('HSET', KEYS[3], ARGV[5], table.concat({ARGV[6], first, count, ARGV[7]}, ' '))
 redis.call('HSET', KEYS[2], unpack(messages))
 redis.call('HSET', KEYS[4], unpack(numbers))
 redis.call('RPUSH', KEYS[6], table.concat({first, count, ARGV[18], ARGV[7], ARGV[19], ARGV[20]}, ' '))
@@ -139,4 +141,4 @@ redis.call('HSET', KEYS[1], 'ep', ARGV[1], 'pa', ARGV[2], 'of', ARGV[3], 'g', ge
   'ci', index, 'lv', level, 'cw', context, 'md', model, 'cj', ARGV[12], 'u', user, 'tn', number(16) + 1, 'at', ARGV[7])
 redis.call('PUBLISH', '{c:' .. ARGV[14] .. '}:live', table.concat({'{"type":"window","version":', version,
   ',"live_messages":', live_messages, ',"pending_messages":', next_seq - live_messages - number(17), '}'}))
-return answer('applied', version)
+return answer('applied', ARGV[7])

@@ -15,6 +15,7 @@ from schemas.summaries import SummarySaved
 from schemas.usage import UsageBooked
 from services.credits.policy import PriceTable, charge
 from services.settings import Settings
+from streams.runtime.offsets import FETCH_WAIT_MS, end_offsets
 from streams.runtime.publisher import client_options
 
 _MODELS: dict[str, TypeAdapter[ChunkClosed] | TypeAdapter[SummarySaved] | TypeAdapter[UsageBooked]] = {
@@ -28,7 +29,8 @@ class Follower:
     """Counts what went by. `say(agent, line)` is told of chunks and summaries."""
 
     def __init__(self, settings: Settings, prices: PriceTable, say: Callable[[str, str], None]) -> None:
-        self._consumer = AIOKafkaConsumer(*_MODELS, auto_offset_reset="earliest", **client_options(settings))
+        self._options = client_options(settings)
+        self._consumer = AIOKafkaConsumer(*_MODELS, auto_offset_reset="earliest", **self._options)
         self._prices = prices
         self._say = say
         self._task: asyncio.Task[None] | None = None
@@ -49,7 +51,12 @@ class Follower:
 
     async def caught_up(self, wait: Callable[[], Awaitable[None]]) -> None:
         """Until everything that is in the topics now has been read; `wait` is awaited between two looks."""
-        ends = await self._consumer.end_offsets(self._consumer.assignment())
+        asking = AIOKafkaConsumer(fetch_max_wait_ms=FETCH_WAIT_MS, **self._options)
+        await asking.start()
+        try:
+            ends = await end_offsets(asking, self._consumer.assignment())
+        finally:
+            await asking.stop()
         for tp, end in ends.items():
             while await self._consumer.position(tp) < end:
                 await wait()

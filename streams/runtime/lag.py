@@ -9,6 +9,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from streams.runtime.offsets import FETCH_WAIT_MS, end_offsets
+
 
 class Lag:
     """Asks one broker; use `open_lag`."""
@@ -20,7 +22,7 @@ class Lag:
     async def of(self, group: str, topic: str) -> int:
         """Records of `topic` that `group` has not committed, over all partitions."""
         partitions = [TopicPartition(topic, number) for number in await self._partitions(topic)]
-        ends = await self._consumer.end_offsets(partitions)
+        ends = await end_offsets(self._consumer, partitions)
         starts = await self._consumer.beginning_offsets(partitions)
         committed = await self._admin.list_consumer_group_offsets(group, partitions=partitions)
         lag = 0
@@ -39,7 +41,7 @@ class Lag:
 async def open_lag(options: dict[str, Any]) -> AsyncIterator[Lag]:
     """`options` connect aiokafka's clients (streams/runtime/publisher.client_options)."""
     admin = AIOKafkaAdminClient(**options)
-    consumer = AIOKafkaConsumer(**options)
+    consumer = AIOKafkaConsumer(**options, fetch_max_wait_ms=FETCH_WAIT_MS)
     await admin.start()
     try:
         await consumer.start()

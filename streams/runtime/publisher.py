@@ -96,6 +96,12 @@ class Publisher:
         """Publish bytes as they are (dead letters); confirmed on return."""
         assert self._producer is not None, "not started"
         try:
+            if key is None and value is None:
+                # `send` refuses what other clients may write; a batch takes it
+                batch = self._producer.create_batch()
+                batch.append(timestamp=None, key=None, value=None, headers=list(headers))
+                await (await self._producer.send_batch(batch, topic, partition=0))
+                return
             await self._producer.send_and_wait(topic, value=value, key=key, headers=headers)
         except KafkaError as error:
             raise Transient(f"Kafka did not confirm: {type(error).__name__}", outage=True) from error
