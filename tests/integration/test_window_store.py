@@ -285,7 +285,7 @@ async def test_a_smaller_model_counts_from_the_next_turn(redis: Redis) -> None:
 
 @pytest.mark.rule("S1")
 async def test_a_chunk_closes_at_its_tokens(redis: Redis) -> None:
-    chunk = ChunkSize(100, 900)
+    chunk = ChunkSize(100, 1_005)
     for event in over(18, texts=("x" * 100, "y" * 101), **KEY_EVENTS):
         await good(redis, event, chunk)
     state = await read(redis)
