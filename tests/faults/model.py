@@ -1,0 +1,90 @@
+"""An OpenAI-compatible endpoint that answers after a random while and counts its calls by what they ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from tests.contract.scripted_openai import completion, data_of
+
+MODEL = "scripted"
+TOKENS = (1_000, 50)
+"""Tokens in and out that every answer reports."""
+
+
+class Asked(NamedTuple):
+    """What a call wants summarised: a chunk or a merge of these messages of a chat."""
+
+    stage: str
+    chat: str
+    first: int
+    last: int
+
+
+class Model:
+    """The endpoint's state. `open` calls have not been answered yet; `dropped` are those whose caller went away."""
+
+    def __init__(self, seed: int, latency: tuple[float, float]) -> None:
+        self.calls: Counter[Asked] = Counter()
+        self.open = 0
+        self.most = 0
+        self.dropped = 0
+        self.url = ""
+        self._dice = random.Random(seed)
+        self._latency = latency
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """One call: one timeline line that names the chat and covers all."""
+        asked = _asked(data_of(await request.json()))
+        self.calls[asked] += 1
+        self.open += 1
+        self.most = max(self.most, self.open)
+        try:
+            await asyncio.sleep(self._dice.uniform(*self._latency))
+        except asyncio.CancelledError:
+            self.dropped += 1
+            raise
+        finally:
+            self.open -= 1
+        line = {"text": f"{asked.chat} went on.", "first": asked.first, "last": asked.last}
+        answer: dict[str, Any] = {"timeline": [line], "promises": [], "facts": [], "state": []}
+        if asked.stage == "chunk":
+            answer["rules"] = []
+        return completion(json.dumps(answer))
+
+    @property
+    def repeated(self) -> int:
+        """Calls that had been made before."""
+        return self.calls.total() - len(self.calls)
+
+
+def _asked(lines: list[dict[str, Any]]) -> Asked:
+    chat = lines[0]["text"].split(" ", 1)[0]
+    if "part" in lines[0]:
+        return Asked("merge", chat, lines[0]["first"], lines[-1]["last"])
+    return Asked("chunk", chat, lines[0]["n"], lines[-1]["n"])
+
+
+@asynccontextmanager
+async def serving(seed: int, latency: tuple[float, float] = (0.02, 0.2)) -> AsyncIterator[Model]:
+    """A running endpoint."""
+    model = Model(seed, latency)
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", model.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    model.url = f"http://{host}:{port}/v1"
+    try:
+        yield model
+    finally:
+        await runner.cleanup()

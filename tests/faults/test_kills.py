@@ -1,0 +1,87 @@
+"""Workers of all kinds are killed at random while they work: nothing is lost, nothing is doubled, nothing is paid twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.stack import Server, valkey
+from tests.faults.load import plan
+from tests.faults.run import IN_FLIGHT, Run, number, opened
+from tests.faults.workers import FULL
+from tests.stack import Broker
+
+CHATS, TURNS, KILLS, SECONDS = (
+    number("CHATS", 200),
+    number("TURNS", 50),
+    number("KILLS", 12),
+    number("SECONDS", 30),
+)
+DRAIN_SECONDS = 240.0
+
+
+async def killing(run: Run, dice: random.Random) -> None:
+    """Kill every few seconds, the first time when the first summaries are being made."""
+    while not run.model.calls:
+        run.workers.check_running()
+        await asyncio.sleep(0.05)
+    pause = SECONDS / KILLS
+    for victim in run.workers.victims(KILLS, dice):
+        await run.workers.kill(victim)
+        await asyncio.sleep(dice.uniform(0.5 * pause, 1.5 * pause))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.rule("W4", "W6", "S1", "S2", "C1", "C2", "F4")
+async def test_random_kills(broker: Broker, own_redis: Server, tmp_path: Path) -> None:
+    seed = number("SEED", random.SystemRandom().randrange(10**6))
+    print(f"\nAFTERTURN_TEST_SEED={seed} ({broker.kind}, {CHATS} chats x {TURNS} turns)")
+    load = plan(seed, CHATS, TURNS, poison=max(9, CHATS * TURNS // 160))
+    started = time.monotonic()
+    redis_url = valkey.url(own_redis)
+    async with opened(broker.bootstrap, redis_url, tmp_path, seed, FULL) as run:
+        await run.workers.ready()
+        await asyncio.gather(run.publish(load, SECONDS), killing(run, random.Random(seed)))
+        published = time.monotonic()
+        await run.drained(DRAIN_SECONDS)
+        drained = time.monotonic()
+        await run.stopped()
+        wrong = await run.wrong(load)
+        report = await run.audited()
+        _print(run, load.kinds, (published - started, drained - published, time.monotonic() - started))
+        assert wrong == [], "\n".join([f"{len(wrong)} findings", *wrong[:20]])
+        assert report["ok"], report
+        _check_calls(run)
+
+
+def _check_calls(run: Run) -> None:
+    """A kill repeats at most what was in flight in the killed worker."""
+    kills = sum(kill.agent in ("summarise", "merge") for kill in run.workers.kills)
+    assert run.model.repeated <= kills * IN_FLIGHT
+    assert len(run.model.calls) >= CHATS * (TURNS * 2 - 60) // 10
+
+
+def _print(run: Run, kinds: dict[str, int], seconds: tuple[float, float, float]) -> None:
+    kills = [kill.agent for kill in run.workers.kills]
+    recoveries = run.progress.recoveries(run.workers.kills)
+    times = ", ".join(f"{value:.1f}" for value in recoveries) or "none"
+    print(
+        f"published {run.published}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    )
+    print(f"kills {len(kills)}: " + ", ".join(f"{kills.count(agent)} {agent}" for agent in FULL))
+    print("published again after a kill: " + ", ".join(f"{n} {t}" for t, n in run.redelivered().items()))
+    print(
+        f"model: {run.model.calls.total()} calls for {len(run.model.calls)} summaries, {run.model.repeated} repeated, "
+        f"{run.model.dropped} cut off, at most {run.model.most} at a time"
+    )
+    if run.booked is not None:
+        twice = run.booked.rows - run.booked.uses
+        print(
+            f"ClickHouse: {run.booked.uses} uses, {run.booked.credits} credits, {twice} rows inserted twice"
+        )
+    print(f"seconds from a kill until every partition of the group went on: {times}")
+    print("seconds to publish {:.1f}, to drain {:.1f}, in all {:.1f}".format(*seconds))
