@@ -13,6 +13,7 @@ from services.tokens.counter import TokenCounter
 COST_EXPONENT = 0.8
 """Value is divided by tokens to this power: below 1, a long clause that says much beats scraps."""
 
+_REMARK_WORDS = 3
 _TRIED = 40
 _EXCHANGES = 6
 _COMPARED = 5_000
@@ -101,7 +102,8 @@ def choose(
 def worthwhile(
     units: Sequence[Unit], weights: Mapping[str, float], least: float, count: TokenCounter
 ) -> list[Unit]:
-    """The units without those of less than `least` times the median value per token: what is said to say something."""
+    """The units that say something: at least `least` times the median value per token, and not just a word or two
+    without a name or a number ("Lovely!"). All of them where nothing else is left."""
     values = [
         sum(weights.get(term, 0.0) for term in unit.terms)
         * unit.worth
@@ -109,7 +111,14 @@ def worthwhile(
         for unit in units
     ]
     floor = least * median(values) if values else 0.0
-    return [unit for unit, value in zip(units, values, strict=True) if value >= floor]
+    found = [
+        unit for unit, value in zip(units, values, strict=True) if value >= floor and not _is_remark(unit)
+    ]
+    return found or list(units)
+
+
+def _is_remark(unit: Unit) -> bool:
+    return len(unit.tokens) < _REMARK_WORDS and not any(token.capital or token.digit for token in unit.tokens)
 
 
 def fit(chosen: Sequence[Unit], fits: Callable[[Sequence[Unit]], bool]) -> list[Unit]:
