@@ -32,11 +32,12 @@ _PER_PERIOD = 4
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`budget` is in tokens of the rendered body. `oldest` is the worth of the oldest unit relative to the newest;
-    `new_message` and `least` go to the selection. With `periods` the older half becomes one line per period."""
+    `new_message`, `again` and `least` go to the selection. With `periods` the older half becomes one line per period."""
 
     budget: int
     oldest: float = 1.0
     new_message: float = 1.0
+    again: float = 0.0
     least: float = 0.0
     sections: bool = True
     periods: bool = False
@@ -74,6 +75,7 @@ def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
         count=count,
         covered=covered,
         new_message=plan.new_message,
+        again=plan.again,
     )
     if not fits([]):
         fixed = fit(fixed, lambda some: count(render(with_timeline(some))) <= plan.budget - reserved)

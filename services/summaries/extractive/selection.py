@@ -15,6 +15,7 @@ COST_EXPONENT = 0.8
 
 _REMARK_WORDS = 3
 _TRIED = 40
+_MANY = 150
 _EXCHANGES = 6
 _COMPARED = 5_000
 _BETTER = 1.01
@@ -32,9 +33,10 @@ def choose(
     count: TokenCounter,
     covered: Collection[str] = (),
     new_message: float = 1.0,
+    again: float = 0.0,
 ) -> list[Unit]:
-    """Units in the order of choice, together about `budget` tokens with the names in front of them. A term counts once,
-    and not at all when `covered` has it already. `new_message` multiplies the value of the first unit of a message.
+    """Units in the order of choice, together about `budget` tokens with the names in front of them. A term that
+    is covered already counts `again` times its worth. `new_message` multiplies the value of the first unit of a message.
 
     Lazy greedy: values only fall while terms get covered, so a unit is looked at again only when it is on top.
     """
@@ -64,7 +66,9 @@ def choose(
 
     def score(at: int) -> tuple[float, int]:
         unit = units[at]
-        gain = sum(weights.get(term, 0.0) for term in unit.terms if term not in known) * unit.worth
+        gain = unit.worth * sum(
+            weights.get(term, 0.0) * (again if term in known else 1.0) for term in unit.terms
+        )
         if unit.message not in heard:
             gain *= new_message
         cost = max(1, costs[at] + extra(at))
@@ -131,7 +135,8 @@ def fit(chosen: Sequence[Unit], fits: Callable[[Sequence[Unit]], bool]) -> list[
         else:
             high = middle - 1
     kept = list(chosen[:low])
-    for unit in chosen[low : low + _TRIED]:
+    # each try renders the whole: with many units few tries are enough to fill what is left
+    for unit in chosen[low : low + (_TRIED if len(chosen) <= _MANY else _TRIED // 8)]:
         if fits([*kept, unit]):
             kept.append(unit)
     return kept

@@ -19,6 +19,10 @@ MODEL = "extractive"
 PROMPT_VERSION = "extractive-1"
 
 
+_AGAIN = 0.05
+"""What a word is worth that another line has: in a long memory, known words still tell new things."""
+
+
 class _Taste(NamedTuple):
     """What a level changes (S3). `share` of the budget that is used; `oldest` is the worth of the oldest clause
     relative to the newest one; `scene` multiplies the value of the first clause of a message; `least` is the value
@@ -66,13 +70,15 @@ class Extractive:
     async def merge(self, sources: Sequence[Summary], *, tier: Tier, level: Level, budget: int) -> Draft:
         taste = _TASTES[level]
         plan = Plan(
-            budget=int(budget * taste.share), new_message=taste.scene, least=taste.least, oldest=taste.oldest
+            budget=int(budget * taste.share), new_message=taste.scene, again=_AGAIN, oldest=taste.oldest
         )
         return self._of_summaries(sources, plan)
 
     async def compress(self, source: Summary, *, level: Level, budget: int) -> Draft:
         taste = _TASTES[level]
-        plan = Plan(budget=budget, new_message=taste.scene, oldest=taste.oldest / 2, periods=True)
+        plan = Plan(
+            budget=budget, new_message=taste.scene, again=_AGAIN, oldest=taste.oldest / 2, periods=True
+        )
         return self._of_summaries([source], plan)
 
     async def close(self) -> None:
