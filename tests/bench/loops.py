@@ -11,22 +11,26 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import faust
 import uvloop
 from aiokafka import AIOKafkaConsumer
 from redis.asyncio import Redis
 
-from schemas.delivery import Topics
+from schemas.delivery import Record, Topics
+from services.failures import Poison
 from services.metrics import Metrics
 from services.settings import Settings
 from services.tokens.counter import default_counter
 from services.window.service import Window
 from services.window.store import ChunkSize
+from services.work import Work
 from streams import window
 from streams.resources import open_resources
-from streams.runtime.agent import Agent
+from streams.runtime.agent import Agent, Batched
 from tests.bench.measure import Clock, Result
 
 # what the window's script has to do at least: keep the messages, know the order, count tokens
@@ -37,7 +41,7 @@ return redis.call('HINCRBY', KEYS[3], 'tokens', ARGV[3])
 """
 
 
-def _arguments(value: bytes, count: Callable[[str], int]) -> tuple[str | int, ...]:
+def _arguments(value: bytes, count: Callable[[str], int]) -> tuple[Any, ...]:
     event = json.loads(value)
     chat = event["chat"]["id"]
     tokens = sum(count(message["text"]) for message in event["messages"])
@@ -97,11 +101,13 @@ async def plain(settings: Settings, turns: int) -> Result:
         broker_heartbeat_interval=settings.session_timeout / 3,
         logging_config={"version": 1, "disable_existing_loggers": False},
     )
-    topic = app.topic(Topics.TURNS, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")
+    topic = app.topic(
+        Topics.TURNS, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
+    )
     finished = asyncio.Event()
     done, clock = 0, None
 
-    async def body(stream: faust.Stream[bytes]) -> None:
+    async def body(stream: faust.StreamT[bytes]) -> None:
         nonlocal done, clock
         async for value in stream:
             clock = clock or Clock()
@@ -120,43 +126,52 @@ async def plain(settings: Settings, turns: int) -> Result:
     return result
 
 
+class _Counting(Metrics):
+    """Tells when so many records are done."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__("window")
+        self.finished = asyncio.Event()
+        self._left = turns
+
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        super().add(name, amount, **labels)
+        if name == "done_total":
+            self._left -= int(amount)
+            if self._left <= 0:
+                self.finished.set()
+
+
 async def agent(settings: Settings, turns: int) -> Result:
     """The window agent."""
-    finished = asyncio.Event()
-    done, clock = 0, None
+    clock = None
     async with open_resources(settings) as resources:
         service = Window(resources.redis, resources.counter, ChunkSize())
         spec = window.agent(service, resources.epochs[Topics.TURNS], settings.batch)
-        metrics = Metrics("window")
-        add = metrics.add
-
-        def watched(name: str, amount: float = 1, **labels: str) -> None:
-            nonlocal done
-            add(name, amount, **labels)
-            if name == "done_total":
-                done += int(amount)
-                if done >= turns:
-                    finished.set()
-
-        metrics.add = watched  # type: ignore[method-assign]
+        assert isinstance(spec.work, Batched)
         handle = spec.work.handle
 
-        async def started(records):  # type: ignore[no-untyped-def]
+        async def started(records: Sequence[Record]) -> Sequence[Work | Poison]:
             nonlocal clock
             clock = clock or Clock()
             return await handle(records)
 
-        object.__setattr__(spec.work, "handle", started)
+        spec = replace(spec, work=replace(spec.work, handle=started))
+        metrics = _Counting(turns)
         running = Agent(spec, settings, resources.publisher, metrics)
         await running.start()
-        await finished.wait()
+        await metrics.finished.wait()
         assert clock is not None
-        result = clock.result(done)
+        result = clock.result(turns)
         await running.stop()
     return result
 
 
-LOOPS: dict[str, Callable[[Settings, int], Awaitable[Result]]] = {"bare": bare, "plain": plain, "agent": agent}
+LOOPS: dict[str, Callable[[Settings, int], Awaitable[Result]]] = {
+    "bare": bare,
+    "plain": plain,
+    "agent": agent,
+}
 
 if __name__ == "__main__":
     name, kafka, redis_url, count = sys.argv[1:5]

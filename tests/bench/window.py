@@ -3,108 +3,110 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from statistics import median
 
-from infra import topics
-from infra.stack import Stack
-from schemas.delivery import Outgoing, Topics
+from redis.asyncio import Redis
+
 from services.settings import Settings
 from streams.runtime.publisher import Publisher
+from tests.bench import load
+from tests.bench.machine import WORKER_CORES, child_environment, servers
 from tests.bench.measure import Result
+from tests.bench.report import Outcome, Target
 
-CHATS = 500
-USER, ASSISTANT = 300, 900
-"""Characters of the two messages of a turn."""
 ROUNDS = 3
-NAMES = ("bare", "plain", "agent")
-
-_WORDS = (
-    "the harbour was quiet when Mira counted the lamps again and wrote 1,204 into the book while the kettle "
-    "sang and the rain went on about its business over the roofs of the old town "
-)
+TURNS = 20_000
+LOOPS = ("bare", "plain", "agent")
+LOOP_S = 300.0
 
 
-def turn(number: int, chats: int = CHATS) -> Outgoing:
-    """Turn `number` of the load, its chat in rotation."""
-    chat = f"chat-{number % chats}"
-    text = f"{number} " + _WORDS * 6
-    event = {
-        "type": "turn.recorded",
-        "id": f"e-{number}",
-        "at": "2026-06-01T12:00:00Z",
-        "chat": {"id": chat, "surface": "web", "characters": ["mira"]},
-        "user": {"id": f"user-{number % chats}"},
-        "turn": {"id": f"t-{number}"},
-        "messages": [
-            {"id": f"m-{number}-u", "role": "user", "author": "user", "text": text[:USER]},
-            {"id": f"m-{number}-a", "role": "assistant", "author": "mira", "text": text[:ASSISTANT]},
-        ],
-        "model": {"name": "deepseek-v3.1", "context_window": 65536},
-    }
-    return Outgoing(Topics.TURNS, chat.encode(), json.dumps(event).encode())
+async def run(broker: str, quick: bool, progress: Callable[[str], None]) -> list[Outcome]:
+    """Without and with usage in the turns; with it the agent also books every reply, the other two loops do not."""
+    outcomes = []
+    for usage in (False, True):
+        results: dict[str, list[Result]] = {name: [] for name in LOOPS}
+        turns = 5_000 if quick else TURNS
+        for number in range(1 if quick else ROUNDS):
+            await _round(broker, turns, usage, number, results, progress)
+        outcomes.append(_outcome(broker, turns, usage, quick, results))
+    return outcomes
 
 
-async def load(settings: Settings, turns: int) -> None:
-    """Put the turns into the topic."""
-    publisher = Publisher(settings)
-    await publisher.start()
-    for at in range(0, turns, 1_000):
-        await publisher.publish([turn(number) for number in range(at, min(at + 1_000, turns))])
-    await publisher.stop()
+async def _round(
+    broker: str,
+    turns: int,
+    usage: bool,
+    number: int,
+    results: dict[str, list[Result]],
+    progress: Callable[[str], None],
+) -> None:
+    """All loops in turn, each on an empty Redis and from the start of the topic."""
+    async with servers(broker) as settings:
+        publisher = Publisher(settings)
+        await publisher.start()
+        await load.publish(publisher, range(turns), usage=usage)
+        await publisher.stop()
+        # the order rotates, so that none always has the warm page cache
+        for name in LOOPS[number % len(LOOPS) :] + LOOPS[: number % len(LOOPS)]:
+            async with Redis.from_url(settings.redis) as redis:
+                await redis.flushall()
+            result = await loop(name, settings, turns)
+            results[name].append(result)
+            progress(f"{name:5} {result.rate:8,.0f} turns/s  {result.cpu_us:6.1f} us CPU a turn")
 
 
-def measure(name: str, settings: Settings, turns: int) -> Result:
-    """One loop in a process of its own, pinned to one core; the servers have the others."""
-    command = [sys.executable, "-m", "tests.bench.loops", name, settings.kafka, settings.redis, str(turns)]
-    cores = sorted(os.sched_getaffinity(0))
-    ran = subprocess.run(
-        command, capture_output=True, text=True, check=True, preexec_fn=lambda: os.sched_setaffinity(0, cores[-1:])
+async def loop(name: str, settings: Settings, turns: int) -> Result:
+    """One loop in a process of its own on the worker's core. Raises RuntimeError with what it wrote where it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.bench.loops", name, settings.kafka, settings.redis, str(turns)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=folder,
+            env=child_environment(),
+        )
+        os.sched_setaffinity(process.pid, WORKER_CORES)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), LOOP_S)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    if process.returncode != 0:
+        raise RuntimeError(f"{name} failed\n{err.decode()[-2_000:]}")
+    return Result.read(out.decode().splitlines()[-1])
+
+
+def _outcome(broker: str, turns: int, usage: bool, quick: bool, results: dict[str, list[Result]]) -> Outcome:
+    def ratio(measure: Callable[[Result], float], of: str, to: str) -> float:
+        pairs = zip(results[of], results[to], strict=True)
+        return median(measure(one) / measure(other) for one, other in pairs)
+
+    rows = []
+    for name in LOOPS:
+        rates = [result.rate for result in results[name]]
+        spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
+        rows.append((name, median(rates), spread, median(result.cpu_us for result in results[name])))
+    rate, cpu = (lambda result: result.rate), (lambda result: result.cpu_us)
+    targets = (
+        Target("turns/s, agent / bare", ratio(rate, "agent", "bare"), 0.8, at_least=True),
+        Target("turns/s, agent / plain", ratio(rate, "agent", "plain"), 2.5, at_least=True),
+        Target("CPU a turn, agent / bare", ratio(cpu, "agent", "bare"), 2.0),
     )
-    return Result.read(ran.stdout.splitlines()[-1])
-
-
-async def run(broker: str, turns: int) -> dict[str, list[Result]]:
-    """Rounds of all loops in turn, each on an empty Redis and from the start of the topic."""
-    results: dict[str, list[Result]] = {name: [] for name in NAMES}
-    for round_number in range(ROUNDS):
-        async with Stack(broker) as stack:
-            cores = sorted(os.sched_getaffinity(0))
-            for server in (stack.broker_server, stack.redis_server):
-                if server is not None and len(cores) > 1:
-                    pin(server.pid, set(cores[:-1]))
-            settings = Settings(kafka=stack.bootstrap, redis=stack.redis_url)
-            await topics.apply(stack.bootstrap)
-            await load(settings, turns)
-            # the order rotates, so that none always has the warm page cache
-            for name in NAMES[round_number % len(NAMES) :] + NAMES[: round_number % len(NAMES)]:
-                result = await asyncio.to_thread(measure, name, settings, turns)
-                results[name].append(result)
-                print(f"  {broker} {name:5} {result.rate:8,.0f} turns/s  {result.cpu_us:6.1f} us CPU a turn", flush=True)
-    return results
-
-
-def pin(pid: int, cores: set[int]) -> None:
-    """All threads of a process."""
-    for task in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setaffinity(int(task), cores)
-
-
-def report(broker: str, results: dict[str, list[Result]]) -> None:
-    """Medians and ratios."""
-    rate = {name: median(r.rate for r in rounds) for name, rounds in results.items()}
-    cpu = {name: median(r.cpu_us for r in rounds) for name, rounds in results.items()}
-    print(
-        f"{broker}: agent / bare {rate['agent'] / rate['bare']:.2f} (target 0.8), "
-        f"agent / plain {rate['agent'] / rate['plain']:.2f} (target 2.5), "
-        f"CPU agent / bare {cpu['agent'] / cpu['bare']:.2f} (target 2 at most)"
+    rounds = len(results["agent"])
+    booked = (
+        "each with the reply's usage, which the agent books as one more record" if usage else "without usage"
     )
-
-
-if __name__ == "__main__":
-    kind = sys.argv[1] if len(sys.argv) > 1 else "embedded"
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 20_000
-    report(kind, asyncio.run(run(kind, count)))
+    return Outcome(
+        name=f"window-{broker}" + ("-usage" if usage else ""),
+        how=f"Broker: {broker}; {rounds} round(s) of {turns:,} turns over {load.CHATS} chats, {booked}.",
+        columns=("loop", "turns/s (median)", "lowest to highest", "CPU us/turn"),
+        rows=rows,
+        targets=targets,
+        quick=quick,
+    )
