@@ -17,6 +17,10 @@ FLUSH_TIMEOUT = 30.0
 COMMIT_INTERVAL = 1.0
 """Seconds between commits: how much is delivered again after a kill, and no more than that."""
 
+LONGEST_OUTAGE = 20 * 86_400.0
+"""Seconds that a worker may wait for a store without leaving its group. Once aiokafka has left a group for want of
+polls it does not join again before the next poll, and Faust does not poll before it has joined."""
+
 
 def create(group: str, settings: Settings, *, buffer: int | None = None) -> faust.App:
     """An app that consumes as `group`. No tables, no web server, no leader topic, no topics declared by side effect."""
@@ -34,6 +38,7 @@ def create(group: str, settings: Settings, *, buffer: int | None = None) -> faus
         broker_session_timeout=settings.session_timeout,
         broker_heartbeat_interval=settings.session_timeout / 3,
         broker_rebalance_timeout=settings.shutdown_deadline + 40,
+        broker_max_poll_interval=LONGEST_OUTAGE,
         broker_commit_interval=COMMIT_INTERVAL,
         broker_commit_livelock_soft_timeout=10**9,  # waits for an outage are ours to judge and to show
         stream_processing_timeout=10**9,
