@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from infra import topics
+from streams.runtime.offsets import end_offsets
 
 
 class Entry(NamedTuple):
@@ -29,15 +30,17 @@ class Entry(NamedTuple):
 
 async def read(bootstrap: str) -> dict[str, list[Entry]]:
     """All records by topic, each partition in order."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest"
+    )
     await consumer.start()
     try:
         wanted = topics.wanted()
         places = [TopicPartition(spec.name, number) for spec in wanted for number in range(spec.partitions)]
-        consumer.assign(places)
-        ends = await consumer.end_offsets(places)
+        ends = await end_offsets(consumer, places)
+        for tp in places:
+            consumer.seek(tp, 0)
         left = {tp for tp in places if ends[tp] > 0}
-        await consumer.seek_to_beginning(*places)
         found: dict[str, list[Entry]] = {spec.name: [] for spec in wanted}
         while left:
             for records in (await consumer.getmany(timeout_ms=200, max_records=2_000)).values():

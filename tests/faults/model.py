@@ -59,6 +59,12 @@ class Model:
             answer["rules"] = []
         return completion(json.dumps(answer))
 
+    async def busy(self, deadline: float = 2.0) -> None:
+        """Until some calls are open, or for so many seconds."""
+        until = asyncio.get_running_loop().time() + deadline
+        while self.open < 4 and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.005)
+
     @property
     def repeated(self) -> int:
         """Calls that had been made before."""

@@ -31,6 +31,8 @@ async def killing(run: Run, dice: random.Random) -> None:
         await asyncio.sleep(0.05)
     pause = SECONDS / KILLS
     for victim in run.workers.victims(KILLS, dice):
+        if victim.agent in ("summarise", "merge"):
+            await run.model.busy()
         await run.workers.kill(victim)
         await asyncio.sleep(dice.uniform(0.5 * pause, 1.5 * pause))
 
