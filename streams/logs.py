@@ -7,7 +7,8 @@ import sys
 
 from pythonjsonlogger.json import JsonFormatter
 
-_FOREIGN = ("faust", "mode", "aiokafka", "asyncio", "httpx", "openai", "uvicorn")
+# Faust gives our subclass of its consumer a logger of our name
+_FOREIGN = ("faust", "mode", "aiokafka", "asyncio", "httpx", "openai", "uvicorn", "streams.runtime.consumer")
 
 
 def configure(level: str) -> None:

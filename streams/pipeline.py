@@ -17,6 +17,7 @@ from services.summaries.service import Summaries
 from services.window.service import Window
 from services.window.store import ChunkSize
 from streams import credits, merge, summarise, window
+from streams.recovery import announce_again
 from streams.resources import Resources, ledger_connection, summariser
 from streams.runtime.agent import AgentSpec, Batched, Keyed
 from streams.runtime.coalesce import Coalesce
@@ -43,6 +44,8 @@ async def open_agents(
 ) -> AsyncIterator[list[tuple[AgentSpec, Metrics]]]:
     """Specs of these agents, and what they alone need. `ledger` is one that is open already; its schema is up to date."""
     async with AsyncExitStack() as opened:
+        if "window" in names:
+            await announce_again(resources)
         specs = []
         for name in names:
             metrics = Metrics(name)

@@ -64,6 +64,8 @@ class Consumer(FaustConsumer):
         """A rebalance or the end: what is in flight is finished or cancelled, then committed."""
         if self.quiesce is not None:
             await self.quiesce()
+        # Faust skips a commit while another one runs, and that one may have begun before the last record was done
+        await self.commit_and_end_transactions()
         await self.commit_and_end_transactions()
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:

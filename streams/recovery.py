@@ -1,0 +1,82 @@
+"""A new log under a kept Redis: what was announced in the old one and not handled is announced again (promise 9).
+
+Which log it is, is remembered in Redis by its epoch. The embedded broker's log is in memory, so that each of its
+starts is a new log; on a broker that keeps its log this happens only where a topic was made anew. Announcing twice
+changes nothing: a chunk that has its summary is answered as a repeat.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from pydantic_core import from_json
+
+from schemas.delivery import Outgoing, Topics
+from schemas.summaries import Summary
+from services.state import keys, outbox
+from services.summaries import announce
+from services.summaries.policy import GROUP
+from streams.resources import Resources
+
+log = logging.getLogger(__name__)
+
+NOTE = f"afterturn:log:{Topics.CHUNKS}"
+_OUTBOXES = ("window", "summarise", "merge")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What one chat had announced, and the outbox fields of it by agent."""
+
+    chat: str
+    records: list[Outgoing]
+    fields: Mapping[str, list[bytes]]
+
+
+async def announce_again(resources: Resources) -> int:
+    """Publish pending chunks, outboxes and what merging waits for, where the log is not that of the last start.
+
+    Returns the number of records. Where the process dies half-way the log is not noted, and the next start repeats it.
+    """
+    redis, epoch = resources.redis, resources.epochs[Topics.CHUNKS]
+    if await redis.get(NOTE) == epoch.encode():
+        return 0
+    count = 0
+    async for key in redis.scan_iter(match=keys.WINDOW_PATTERN, count=500):
+        waiting = await _of(resources, keys.chat_of(cast(bytes, key).decode()))
+        await resources.publisher.publish(waiting.records)
+        for agent, fields in waiting.fields.items():
+            await outbox.trim(redis, waiting.chat, agent, fields)
+        count += len(waiting.records)
+    await redis.set(NOTE, epoch)
+    if count:
+        log.info("announced again in a new log", extra={"records": count})
+    return count
+
+
+async def _of(resources: Resources, chat: str) -> Waiting:
+    k = keys.ChatKeys.of(chat)
+    pipe = resources.redis.pipeline(transaction=False)
+    pipe.hvals(k.chunks)
+    pipe.hvals(k.summaries)
+    pipe.hget(k.window, "u")
+    for agent in _OUTBOXES:
+        pipe.hgetall(keys.outbox(chat, agent))
+    chunks, summaries, user, *boxes = await pipe.execute()
+    # in the order in which the window closed them
+    records = [Outgoing(Topics.CHUNKS, chat.encode(), event) for event in sorted(chunks, key=_index)]
+    if len(summaries) >= GROUP:
+        # a step of merging may be due, and each step announces the next
+        newest = max(map(Summary.model_validate_json, summaries), key=lambda summary: summary.span.first_seq)
+        entries = announce.saved(newest, user.decode() if user else None, newest.created_at)
+        records += outbox.outgoing(entries.values())
+    for box in boxes:
+        records += outbox.outgoing(box.values())
+    return Waiting(chat, records, {a: list(box) for a, box in zip(_OUTBOXES, boxes, strict=True)})
+
+
+def _index(event: bytes) -> int:
+    return int(from_json(event)["index"])

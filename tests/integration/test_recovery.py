@@ -1,0 +1,84 @@
+"""A kept Redis meets a new log (promise 9): chunks and merges that the old log had announced are not forgotten."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from redis.asyncio import Redis
+
+from schemas.chat import ChatRef
+from schemas.delivery import Outgoing, Position, Topics
+from schemas.turns import Message, Role, TurnRecorded, TurnRef
+from services.settings import Settings
+from services.state import keys
+from services.window.service import Delivered, Window
+from services.window.store import ChunkSize
+from services.work import Work
+from streams.recovery import announce_again
+from streams.resources import Resources
+
+
+class Recorder:
+    """Remembers what was published."""
+
+    def __init__(self) -> None:
+        self.records: list[Outgoing] = []
+
+    async def publish(self, records: Sequence[Outgoing]) -> None:
+        self.records += records
+
+
+def resources(redis: Redis, epoch: str) -> tuple[Resources, Recorder]:
+    recorder = Recorder()
+    epochs = {Topics.TURNS: epoch, Topics.CHUNKS: epoch}
+    made = Resources(
+        settings=Settings(), redis=redis, publisher=cast(Any, recorder), counter=len, epochs=epochs
+    )
+    return made, recorder
+
+
+async def fill(redis: Redis, turns: int) -> list[Work]:
+    window = Window(redis, len, ChunkSize(messages=2))
+    events = [
+        TurnRecorded(
+            id=f"e{n}",
+            at=datetime(2026, 1, 1, tzinfo=UTC),
+            chat=ChatRef(id="c"),
+            turn=TurnRef(id=f"t{n}"),
+            messages=(Message(id=f"m{n}", role=Role.user, text="x" * 3_000),),
+        )
+        for n in range(turns)
+    ]
+    done = await window.apply([Delivered(event, Position("old", 0, n), 0) for n, event in enumerate(events)])
+    assert all(isinstance(work, Work) for work in done)
+    return cast(list[Work], done)
+
+
+@pytest.mark.rule("W6")
+async def test_pending_chunks_are_announced_in_a_new_log_once(redis: Redis) -> None:
+    work = await fill(redis, 10)
+    announced = [record for each in work for record in each.publish]
+    for each in work:
+        if each.confirmed is not None:
+            await each.confirmed()
+    first, seen = resources(redis, "old")
+    await announce_again(first)
+    again, seen = resources(redis, "new")
+    assert await announce_again(again) == len(announced) > 0
+    assert [r.value for r in seen.records] == [r.value for r in announced]
+    assert {r.topic for r in seen.records} == {Topics.CHUNKS}
+    assert await announce_again(again) == 0
+    assert await announce_again(dataclasses.replace(again, epochs={Topics.CHUNKS: "newer"})) == len(announced)
+
+
+async def test_an_outbox_that_was_not_confirmed_is_published_and_trimmed(redis: Redis) -> None:
+    await fill(redis, 10)
+    assert await redis.hlen(keys.outbox("c", "window")) > 0
+    made, seen = resources(redis, "new")
+    await announce_again(made)
+    assert seen.records
+    assert await redis.hlen(keys.outbox("c", "window")) == 0
