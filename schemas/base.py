@@ -17,9 +17,11 @@ class Model(BaseModel):
 
 
 def _utc(value: datetime) -> datetime:
-    if not limits.FIRST_YEAR <= value.year <= limits.LAST_YEAR:
-        raise ValueError(f"lies outside the years {limits.FIRST_YEAR} to {limits.LAST_YEAR}")
-    return value.astimezone(UTC)
+    # asked before as well: the ends of the calendar have no other time zones
+    near = limits.FIRST_YEAR - 1 <= value.year <= limits.LAST_YEAR
+    if near and (utc := value.astimezone(UTC)).year >= limits.FIRST_YEAR:
+        return utc
+    raise ValueError(f"lies outside the years {limits.FIRST_YEAR} to {limits.LAST_YEAR}")
 
 
 Id = Annotated[

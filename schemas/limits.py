@@ -21,8 +21,8 @@ BATCH_EVENTS = 500
 CONTEXT_WINDOW_TOKENS = 100_000_000
 """The largest context window that a model may claim."""
 
-FIRST_YEAR = 1971
-"""Times before it are mistakes, and none is negative in milliseconds since 1970."""
+FIRST_YEAR = 1970
+"""No time is negative in milliseconds since 1970 (UTC)."""
 
 LAST_YEAR = 2260
 """The last full year that ClickHouse's DateTime64 holds with nanoseconds."""

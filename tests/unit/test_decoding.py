@@ -178,3 +178,12 @@ def test_the_key_is_the_chat(key: bytes | None) -> None:
     else:
         with pytest.raises(Poison, match=r"key: is not the chat\.id of the event"):
             check_key(_record(b"", key), "c1", "chat.id")
+
+
+@pytest.mark.parametrize(
+    "at", ["1970-01-01T00:00:00+05:00", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"]
+)
+def test_a_time_that_no_store_holds_is_poison(at: str) -> None:
+    value = f'{{"type":"chat.deleted","id":"e","at":"{at}","chat":{{"id":"c"}}}}'
+    with pytest.raises(Poison, match="at: lies outside the years 1970 to 2260"):
+        decode(TURN_EVENT, Record("t", 0, 0, b"c", value.encode(), (), 0))
