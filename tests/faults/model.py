@@ -7,12 +7,13 @@ import json
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from tests.contract.scripted_openai import completion, data_of
+from tests.stack import until
 
 MODEL = "scripted"
 TOKENS = (1_000, 50)
@@ -59,11 +60,14 @@ class Model:
             answer["rules"] = []
         return completion(json.dumps(answer))
 
-    async def busy(self, deadline: float = 2.0) -> None:
-        """Until some calls are open, or for so many seconds."""
-        until = asyncio.get_running_loop().time() + deadline
-        while self.open < 4 and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(0.005)
+    async def busy(self) -> None:
+        """Until some calls are open, or for two seconds."""
+
+        async def open() -> bool:
+            return self.open >= 4
+
+        with suppress(TimeoutError):
+            await until(open, "calls of the model are open", 2.0)
 
     @property
     def repeated(self) -> int:
