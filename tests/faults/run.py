@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from redis.asyncio import Redis
 
 from services.settings import Settings
@@ -21,6 +22,7 @@ from tests import cli
 from tests.faults import check, journal, ledger, model, state, workers
 from tests.faults.load import CHUNKS, PRICES, SUMMARIES, TURNS, USAGE, Load, Planned
 from tests.faults.progress import Progress, watched
+from tests.stack import until
 
 SESSION_SECONDS = 6
 IN_FLIGHT = 16
@@ -62,6 +64,19 @@ class Run:
             self.published += 1
             if record.reason is not None:
                 self.planted[meta.topic, meta.partition, meta.offset] = record
+
+    async def publish_patiently(self, load: Load, seconds: float) -> None:
+        """One record after the other, each again until it is confirmed: as a frontend does while the broker restarts."""
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
+        await producer.start()
+        try:
+            started = time.monotonic()
+            for at, record in enumerate(load.records):
+                await asyncio.sleep(max(0.0, started + seconds * at / len(load.records) - time.monotonic()))
+                await _confirmed(producer, record)
+                self.published += 1
+        finally:
+            await producer.stop()
 
     async def drained(self, deadline: float) -> None:
         """Until no group is behind. Raises AssertionError with the lags, or with the log of a worker that ended."""
@@ -137,6 +152,17 @@ class Run:
             len(all) for name, all in self.entries.items() if name.endswith(".dlq")
         ) - len(self.planted)
         return again
+
+
+async def _confirmed(producer: AIOKafkaProducer, record: Planned) -> None:
+    async def sent() -> bool:
+        try:
+            await producer.send_and_wait(record.topic, key=record.key, value=record.value)
+        except KafkaError:
+            return False
+        return True
+
+    await until(sent, "the broker confirms a record", 60)
 
 
 @asynccontextmanager
