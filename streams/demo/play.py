@@ -23,6 +23,10 @@ from streams.together import Report, Running, run_together
 BURST = 5
 """Turns that are published together: many times what a person types, few enough to watch."""
 
+CHUNK_MESSAGES = 12
+"""Messages of a chunk in the demo: with the default of 10 its conversation happens to end right after a merge into
+the long-term memory, and the tier in the middle would be empty."""
+
 DEADLINE = 120.0
 """Seconds for the agents to finish after the last turn."""
 
@@ -35,7 +39,8 @@ async def play(
     settings: Settings, broker: str, report: Report, say: Callable[[str, str], None]
 ) -> dict[str, Any]:
     """Everything the demo shows, as one JSON object. Raises Unfinished, and what starting the stack raises."""
-    async with run_together(settings.model_copy(update={"gateway_port": 0}), broker, None, report) as running:
+    ours = settings.model_copy(update={"gateway_port": 0, "chunk_messages": CHUNK_MESSAGES})
+    async with run_together(ours, broker, None, report) as running:
         await running.worker.joined()
         follower = Follower(running.settings, prices.load(settings.prices), say)
         await follower.start()
