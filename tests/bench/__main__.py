@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -85,10 +86,11 @@ def main() -> None:
     for title, run in plan(options):
         started = time.monotonic()
         print(f"\n{title}", flush=True)
+        busy = os.getloadavg()[0]
         found = uvloop.run(_collected(run))
         for outcome in found:
             at = datetime.now(UTC).date().isoformat()
-            outcome = replace(outcome, machine=described, at=at)
+            outcome = replace(outcome, machine=f"{described}; load {busy:.1f} before", at=at)
             _keep(options.json, outcome)
             print(f"\n{outcome.name}\n{markdown(outcome)}", flush=True)
         print(f"({time.monotonic() - started:.0f} s)")

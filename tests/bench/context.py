@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,19 +17,22 @@ from services.state import keys
 from services.summaries.policy import CHUNK_CEILING, MERGED_CEILING
 from services.summaries.render import render
 from services.tokens.counter import TokenCounter, default_counter
+from streams.runtime.publisher import Publisher
 from tests.bench import load
 from tests.bench.chats import Chats
-from tests.bench.machine import CORES, servers, worker
+from tests.bench.machine import CORES, Worker, servers, worker
 from tests.bench.measure import open_loop, percentile
 from tests.bench.pipeline import agents, flowing, publishing
 from tests.bench.report import Outcome, Target
+from tests.stack import until
 
-READS, TURNS = 200.0, 100.0
-"""Requests and turns a second."""
+READS, TURNS = 200.0, 50.0
+"""Requests and turns a second. With the load itself on the same machine, 100 turns/s leave two cores no idle time."""
 CHATS = 50
 FULL = 60
 """Turns that fill the window and leave some pending."""
 ROUNDS, ROUND_S = 6, 5.0
+FILL_S = 120.0
 TOKEN = "token-of-the-benchmark"
 
 _TIERS = (
@@ -38,67 +42,100 @@ _TIERS = (
 )
 
 
+@dataclass
+class Reads:
+    """Seconds of every request and of every GET, the answers' sizes, and how many were refused."""
+
+    asked: list[float] = field(default_factory=list)
+    fetched: list[float] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    refused: int = 0
+
+
 async def run(broker: str, quick: bool, progress: Callable[[str], None]) -> list[Outcome]:
     """Blocks of requests to the gateway and of GETs to Redis in turn, turns flowing all the while.
 
     Gateway and agents may run on any core: together they can need more than one.
     """
     rounds, seconds = (2, 2.0) if quick else (ROUNDS, ROUND_S)
-    reads = int(READS * seconds)
     cores = set(CORES)
+    tokens = {"AFTERTURN_SERVICE_TOKENS": f'["{TOKEN}"]'}
     async with (
         servers(broker) as settings,
         publishing(settings) as publisher,
         agents(settings, cores=cores) as running,
+        worker(settings, "gateway", cores=cores, **tokens) as gateway,
+        Redis.from_pool(BlockingConnectionPool.from_url(settings.redis, max_connections=32)) as redis,
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as http,
     ):
-        tokens = {"AFTERTURN_SERVICE_TOKENS": f'["{TOKEN}"]'}
-        pool = BlockingConnectionPool.from_url(settings.redis, max_connections=32)
-        async with (
-            worker(settings, "gateway", cores=cores, **tokens) as gateway,
-            Redis.from_pool(pool) as redis,
-            aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as http,
-        ):
-            await _fill(redis)
-            refused: list[int] = []
+        await _fill(redis)
+        await _overflow(publisher, redis, running["window"], http)
+        workers = {**running, "gateway": gateway}
+        async with flowing(publisher, TURNS, 10 + 4 * rounds * seconds, CHATS, FULL * CHATS):
+            before = {name: each.cpu for name, each in workers.items()}
+            done = {name: await each.metric(http, "done_total") for name, each in running.items()}
+            reads = await _read(gateway, redis, http, rounds, seconds, progress)
+            spent = {name: each.cpu - before[name] for name, each in workers.items()}
+            done = {
+                name: await each.metric(http, "done_total") - done[name] for name, each in running.items()
+            }
+    return [_outcome(broker, rounds, seconds, quick, reads, spent, done)]
 
-            async def ask(number: int) -> bytes:
-                url = f"{gateway.url}/v1/chats/full-{number % CHATS}/context"
-                async with http.get(url) as answer:
-                    body = await answer.read()
-                if answer.status == 503:  # overloaded: it counts with the time that it took, and is told
-                    refused.append(number)
-                elif answer.status != 200:
-                    raise RuntimeError(f"the gateway answered {answer.status}: {body.decode()[:500]}")
-                return body
 
-            bodies = [await ask(number) for number in range(CHATS)]
-            for number, body in enumerate(bodies):
-                await redis.set(f"same-bytes-{number}", body)
+async def _read(
+    gateway: Worker,
+    redis: Redis,
+    http: aiohttp.ClientSession,
+    rounds: int,
+    seconds: float,
+    progress: Callable[[str], None],
+) -> Reads:
+    reads = Reads()
 
-            async def fetch(number: int) -> Any:
-                return await redis.get(f"same-bytes-{number % CHATS}")
+    async def ask(number: int) -> bytes:
+        async with http.get(f"{gateway.url}/v1/chats/full-{number % CHATS}/context") as answer:
+            body = await answer.read()
+        if answer.status == 503:  # overloaded: it counts with the time that it took, and is told
+            reads.refused += 1
+        elif answer.status != 200:
+            raise RuntimeError(f"the gateway answered {answer.status}: {body.decode()[:500]}")
+        return body
 
-            asked: list[float] = []
-            fetched: list[float] = []
-            # a second of each first: connections are made, code is warm
-            async with flowing(publisher, TURNS, 10 + 4 * rounds * seconds):
-                await open_loop(READS, int(READS), ask)
-                await open_loop(READS, int(READS), fetch)
-                spent = {name: each.cpu for name, each in {**running, "gateway": gateway}.items()}
-                for number in range(rounds):
-                    asked += await open_loop(READS, reads, ask)
-                    fetched += await open_loop(READS, reads, fetch)
-                    progress(
-                        f"round {number + 1}: context p99 {percentile(asked, 0.99) * 1e3:.1f} ms, "
-                        f"Redis p99 {percentile(fetched, 0.99) * 1e3:.1f} ms so far"
-                    )
-                spent = {
-                    name: each.cpu - spent[name] for name, each in {**running, "gateway": gateway}.items()
-                }
-            applied = await redis.hget(keys.ChatKeys.of("chat-0").window, "tn")
-            if applied is None:
-                raise RuntimeError("the pipeline was not at work")
-    return [_outcome(broker, rounds, seconds, quick, bodies, asked, fetched, spent, len(refused))]
+    async def fetch(number: int) -> Any:
+        return await redis.get(f"same-bytes-{number % CHATS}")
+
+    for number in range(CHATS):
+        body = await ask(number)
+        reads.sizes.append(len(body))
+        await redis.set(f"same-bytes-{number}", body)
+    # a second of each first: connections are made, code is warm
+    await open_loop(READS, int(READS), ask)
+    await open_loop(READS, int(READS), fetch)
+    reads.refused = 0
+    for number in range(rounds):
+        reads.asked += await open_loop(READS, int(READS * seconds), ask)
+        reads.fetched += await open_loop(READS, int(READS * seconds), fetch)
+        context, plain = (percentile(each, 0.99) * 1e3 for each in (reads.asked, reads.fetched))
+        progress(f"round {number + 1}: p99 so far {context:.1f} ms, Redis {plain:.1f} ms")
+    return reads
+
+
+async def _overflow(publisher: Publisher, redis: Redis, window: Worker, http: aiohttp.ClientSession) -> None:
+    """Fill the windows of the chats that turns flow into, so that from then on chunks close all the time."""
+    await load.publish(publisher, range(FULL * CHATS), chats=CHATS)
+
+    async def summarised() -> bool:
+        return await window.metric(http, "done_total") >= FULL * CHATS and not await _waiting(redis)
+
+    await until(summarised, "the turns before the measurement are summarised", FILL_S)
+
+
+async def _waiting(redis: Redis) -> int:
+    """Chunks of these chats that no summary covers yet."""
+    pipe = redis.pipeline(transaction=False)
+    for number in range(CHATS):
+        pipe.hlen(keys.ChatKeys.of(f"chat-{number}").chunks)
+    return sum(await pipe.execute())
 
 
 async def _fill(redis: Redis) -> None:
@@ -150,32 +187,35 @@ def _outcome(
     rounds: int,
     seconds: float,
     quick: bool,
-    bodies: list[bytes],
-    asked: list[float],
-    fetched: list[float],
+    reads: Reads,
     spent: dict[str, float],
-    refused: int,
+    done: dict[str, float],
 ) -> Outcome:
-    size = sum(map(len, bodies)) / len(bodies)
+    size = sum(reads.sizes) / len(reads.sizes)
     shares = (0.5, 0.9, 0.99, 1.0)
-    context, plain = ([percentile(each, share) * 1e3 for share in shares] for each in (asked, fetched))
+    context, plain = (
+        [percentile(each, share) * 1e3 for share in shares] for each in (reads.asked, reads.fetched)
+    )
     rows: list[tuple[str | float, ...]] = [
         ("GET context", *context),
         ("GET of the same bytes, Redis", *plain),
         ("ratio", *(a / b for a, b in zip(context, plain, strict=True))),
     ]
-    cores = ", ".join(f"{name} {used / (2 * rounds * seconds):.2f}" for name, used in spent.items())
+    used = ", ".join(f"{name} {each:.1f}" for name, each in spent.items())
     return Outcome(
         name="context",
-        how=f"Broker: {broker}; {READS:.0f} requests/s on a fixed schedule, {len(asked):,} of each kind in "
+        how=f"Broker: {broker}; {READS:.0f} requests/s on a fixed schedule, {len(reads.asked):,} of each kind in "
         f"{rounds} round(s), {TURNS:.0f} turns/s through window, summarise and merge; answers of {size / 1024:.0f} KiB "
         "(window full, some pending, 4 + 4 + 1 summaries of the largest size).",
         columns=("ms from the moment it was due", "p50", "p90", "p99", "max"),
         rows=rows,
         targets=(
             Target("GET context, p99", context[2], 15.0, unit="ms"),
-            Target("requests refused as overloaded", refused, 0),
+            Target("requests refused as overloaded", reads.refused, 0),
         ),
         quick=quick,
-        notes=(f"Cores used meanwhile, gateway idle half of the time: {cores}.",),
+        notes=(
+            f"Processor seconds used by {used}, in {2 * (rounds * seconds + 1):.0f} s.",
+            f"Records handled meanwhile: {', '.join(f'{name} {each:,.0f}' for name, each in done.items())}.",
+        ),
     )

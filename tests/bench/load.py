@@ -81,10 +81,15 @@ def decoded(number: int, chat: str) -> TurnRecorded:
 
 
 async def publish(
-    publisher: Publisher, numbers: range, sizes: Sequence[int] = SIZES, *, usage: bool = False
+    publisher: Publisher,
+    numbers: range,
+    sizes: Sequence[int] = SIZES,
+    *,
+    chats: int = CHATS,
+    usage: bool = False,
 ) -> None:
     """Put turns into the topic, confirmed on return."""
     for at in range(0, len(numbers), 1_000):
         await publisher.publish(
-            [record(each, CHATS, sizes, usage=usage) for each in numbers[at : at + 1_000]]
+            [record(each, chats, sizes, usage=usage) for each in numbers[at : at + 1_000]]
         )

@@ -39,11 +39,13 @@ async def publishing(settings: Settings) -> AsyncIterator[Publisher]:
 
 
 @asynccontextmanager
-async def flowing(publisher: Publisher, rate: float, seconds: float, first: int = 0) -> AsyncIterator[None]:
-    """Turns at this rate during the block, for at most `seconds`."""
+async def flowing(
+    publisher: Publisher, rate: float, seconds: float, chats: int, first: int
+) -> AsyncIterator[None]:
+    """Turns from number `first` on, over so many chats, at this rate during the block, for at most `seconds`."""
 
     async def send(number: int) -> None:
-        await publisher.publish([load.record(first + number)])
+        await publisher.publish([load.record(first + number, chats)])
 
     sending = asyncio.create_task(open_loop(rate, int(rate * seconds), send))
     try:
