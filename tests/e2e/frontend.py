@@ -122,6 +122,20 @@ def texts(turns: Iterable[dict[str, Any]]) -> dict[str, str]:
     return {message["id"]: message["text"] for turn in turns for message in turn["messages"]}
 
 
+async def summarised(frontend: Frontend, chat: str) -> dict[str, Any]:
+    """The chat's memory once every closed chunk has its summary and no four recent ones are left."""
+    memory: dict[str, Any] = {}
+
+    async def quiet() -> bool:
+        nonlocal memory
+        memory = await frontend.memory(chat)
+        waiting = [len(tier["summaries"]) for tier in memory["tiers"] if tier["tier"] != "long_term"]
+        return memory["pending"]["chunks"] == 0 and max(waiting) < 4
+
+    await until(quiet, "everything is summarised and merged", 60)
+    return memory
+
+
 class Up:
     """A running `afterturn up` and a client of its gateway."""
 

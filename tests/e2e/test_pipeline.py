@@ -15,10 +15,23 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from services.tokens.counter import default_counter
-from tests.e2e.frontend import MODEL, SEEN, Frontend, Up, audited, covered, part, texts, turn, up, verbatim
+from tests.e2e.frontend import (
+    MODEL,
+    SEEN,
+    Frontend,
+    Up,
+    audited,
+    covered,
+    part,
+    summarised,
+    texts,
+    turn,
+    up,
+    verbatim,
+)
 from tests.faults import journal, ledger
 from tests.faults.load import PRICES, REPLY_MODEL, USAGE
-from tests.stack import Broker, until
+from tests.stack import Broker
 
 BALANCED, KEY_EVENTS = (10_000, 50), (6_000, 30)
 TURNS = 130
@@ -88,20 +101,6 @@ async def publish(kafka: str, turns: list[dict[str, Any]], sent: dict[str, str])
         value = json.dumps(event, ensure_ascii=False).encode()
         await producer.send_and_wait("chat.turns.v1", key=event["chat"]["id"].encode(), value=value)
     await producer.stop()
-
-
-async def summarised(frontend: Frontend, chat: str) -> dict[str, Any]:
-    """The chat's memory once every closed chunk has its summary and no four recent ones are left."""
-    memory: dict[str, Any] = {}
-
-    async def quiet() -> bool:
-        nonlocal memory
-        memory = await frontend.memory(chat)
-        waiting = [len(tier["summaries"]) for tier in memory["tiers"] if tier["tier"] != "long_term"]
-        return memory["pending"]["chunks"] == 0 and max(waiting) < 4
-
-    await until(quiet, "everything is summarised and merged", 60)
-    return memory
 
 
 @pytest.fixture

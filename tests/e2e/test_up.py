@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import cli
-from tests.e2e.frontend import Up, audited, covered, part, texts, turn, up, verbatim
+from tests.e2e.frontend import Up, audited, covered, part, summarised, texts, turn, up, verbatim
 from tests.faults import ledger
 from tests.stack import lanes, require, until
 
@@ -123,6 +123,8 @@ async def test_a_kill_keeps_the_stores_and_with_apache_the_log(kind: str, tmp_pa
         context = await frontend.context()
         assert context is not None
         assert covered(context) == 2 * TURNS + 20
+        # also chunks whose announcement went with the log
+        await summarised(frontend, "c1")
         await stopped(running)
     await booked(tmp_path / "data", TURNS + 10)
 

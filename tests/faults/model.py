@@ -16,8 +16,9 @@ from tests.contract.scripted_openai import completion, data_of
 from tests.stack import until
 
 MODEL = "scripted"
-TOKENS = (1_000, 50)
-"""Tokens in and out that every answer reports."""
+QUICK, SLOW, SLOW_SHARE = (0.02, 0.2), (0.5, 2.0), 0.2
+"""Seconds of an answer. The slow ones are overtaken by many others, are in flight when their worker is killed, and
+when others' offsets are committed."""
 
 
 class Asked(NamedTuple):
@@ -32,14 +33,13 @@ class Asked(NamedTuple):
 class Model:
     """The endpoint's state. `open` calls have not been answered yet; `dropped` are those whose caller went away."""
 
-    def __init__(self, seed: int, latency: tuple[float, float]) -> None:
+    def __init__(self, seed: int) -> None:
         self.calls: Counter[Asked] = Counter()
         self.open = 0
         self.most = 0
         self.dropped = 0
         self.url = ""
         self._dice = random.Random(seed)
-        self._latency = latency
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """One call: one timeline line that names the chat and covers all."""
@@ -48,7 +48,8 @@ class Model:
         self.open += 1
         self.most = max(self.most, self.open)
         try:
-            await asyncio.sleep(self._dice.uniform(*self._latency))
+            slow = self._dice.random() < SLOW_SHARE
+            await asyncio.sleep(self._dice.uniform(*(SLOW if slow else QUICK)))
         except asyncio.CancelledError:
             self.dropped += 1
             raise
@@ -83,9 +84,9 @@ def _asked(lines: list[dict[str, Any]]) -> Asked:
 
 
 @asynccontextmanager
-async def serving(seed: int, latency: tuple[float, float] = (0.02, 0.2)) -> AsyncIterator[Model]:
+async def serving(seed: int) -> AsyncIterator[Model]:
     """A running endpoint."""
-    model = Model(seed, latency)
+    model = Model(seed)
     app = web.Application()
     app.router.add_post("/v1/chat/completions", model.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
