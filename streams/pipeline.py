@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from schemas.delivery import Topics
-from services.credits import migrations, prices
-from services.credits.clickhouse import Connection
-from services.credits.ledger import ClickHouseLedger, Ledger
 from services.metrics import Metrics
 from services.summaries.metering import metered
 from services.summaries.service import Summaries
 from services.window.service import Window
 from services.window.store import ChunkSize
-from streams import credits, merge, summarise, window
+from streams import merge, summarise, window
 from streams.recovery import announce_again
-from streams.resources import Resources, ledger_connection, summariser
-from streams.runtime.agent import AgentSpec, Batched, Keyed
-from streams.runtime.coalesce import Coalesce
+from streams.resources import Resources, summariser
+from streams.runtime.agent import AgentSpec, Keyed
+
+if TYPE_CHECKING:
+    from services.credits.ledger import Ledger
 
 AGENTS: dict[str, str] = {
     "window": Topics.TURNS,
@@ -29,8 +28,6 @@ AGENTS: dict[str, str] = {
     "credits": Topics.USAGE,
 }
 """Agents and the topic that each consumes, in the order of the flow."""
-
-MIGRATIONS = Path(__file__).parent.parent / "infra" / "clickhouse"
 
 
 def group(agent: str) -> str:
@@ -63,16 +60,10 @@ async def _spec(
         service = Window(resources.redis, resources.counter, size)
         return window.agent(service, resources.epochs[topic], settings.batch)
     if name == "credits":
-        if ledger is None:
-            connection = ledger_connection(settings)
-            opened.push_async_callback(connection.close)
-            ledger = ClickHouseLedger(connection)
-        handle = Coalesce(
-            credits.Credits(ledger, prices.load(settings.prices)).handle,
-            settings.ledger_rows,
-            settings.ledger_delay,
-        )
-        return AgentSpec(name, topic, Batched(handle, settings.ledger_rows, buffer=settings.ledger_rows))
+        # imported where it is used: the other agents do without the ClickHouse client
+        from streams import ledger as credits_ledger
+
+        return credits_ledger.agent(settings, ledger, opened)
     model = summariser(settings, resources.counter)
     opened.push_async_callback(model.close)
     summaries = Summaries(
@@ -80,8 +71,3 @@ async def _spec(
     )
     build = summarise.build if name == "summarise" else merge.build
     return AgentSpec(name, topic, Keyed(build(summaries)))
-
-
-async def migrate(connection: Connection) -> tuple[str, ...]:
-    """Bring ClickHouse's schema up to date. Names of the migrations that were applied now."""
-    return tuple(done.name for done in await migrations.migrate(connection, migrations.load(MIGRATIONS)))

@@ -12,7 +12,6 @@ from aiokafka.errors import KafkaError
 from redis.asyncio import Redis
 
 from infra import topics
-from services.credits.clickhouse import Connection
 from services.failures import Transient
 from services.settings import Settings
 from services.summaries.extractive import Extractive
@@ -93,8 +92,3 @@ def summariser(settings: Settings, counter: TokenCounter) -> Summariser:
         counter=counter,
     )
     return Prompted(model, counter)
-
-
-def ledger_connection(settings: Settings) -> Connection:
-    """ClickHouse; opened at the first use."""
-    return Connection(settings.clickhouse)

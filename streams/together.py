@@ -20,8 +20,9 @@ from services.gateway.ports import Deps
 from services.gateway.server import Handle, serve
 from services.settings import Settings
 from services.summaries.editing import Editing
-from streams.pipeline import AGENTS, migrate, open_agents
-from streams.resources import Resources, ledger_connection, open_resources
+from streams import ledger as ledgers
+from streams.pipeline import AGENTS, open_agents
+from streams.resources import Resources, open_resources
 from streams.runtime.publisher import client_options
 from streams.runtime.worker import Worker
 
@@ -63,9 +64,9 @@ async def run_together(
         )
         options = client_options(settings)
         await topics.apply(options.pop("bootstrap_servers"), **options)
-        connection = ledger_connection(settings)
+        connection = ledgers.connect(settings)
         opened.push_async_callback(connection.close)
-        await migrate(connection)
+        await ledgers.migrate(connection)
         ledger = ClickHouseLedger(connection)
         resources = await opened.enter_async_context(open_resources(settings))
         specs = await opened.enter_async_context(open_agents(tuple(AGENTS), resources, ledger))

@@ -45,3 +45,11 @@ async def trim(redis: Redis, chat: str, agent: str, fields: Sequence[str | bytes
     """Drop entries that the broker has confirmed."""
     if fields:
         await redis.hdel(keys.outbox(chat, agent), *fields)
+
+
+async def trim_all(redis: Redis, agent: str, fields: Mapping[str, Sequence[str | bytes]]) -> None:
+    """The same for several chats, in one round trip."""
+    pipe = redis.pipeline(transaction=False)
+    for chat, names in fields.items():
+        pipe.hdel(keys.outbox(chat, agent), *names)
+    await pipe.execute()

@@ -12,14 +12,16 @@ Shown by tests/integration/test_window_outbox.py and tests/integration/test_wind
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from pydantic_core import to_json
 from redis.asyncio import Redis
 
 from schemas.delivery import Outgoing, Position, Topics
 from schemas.turns import TurnEvent, TurnRecorded
-from schemas.usage import Stage, UsageBooked
+from schemas.usage import Stage
 from services.failures import Poison, Transient
 from services.state import ids, outbox
 from services.tokens.counter import TokenCounter
@@ -67,16 +69,20 @@ class Window:
             before = previous.get(event.chat.id)
             calls.append(call(event, position, at, self._counter, self._chunk, before))
             previous[event.chat.id] = position.offset
-        if calls:
-            found: set[tuple[str, bytes]] = set()
-            for place, reply in zip(places, await apply(self._redis, calls), strict=True):
-                if reply.status == "order":
-                    raise Transient("the chat's event before this one is not applied", outage=True)
-                results[place] = self._work(batch[place], reply, found)
+        if not calls:
+            return results
+        found: dict[str, dict[bytes, bytes]] = {}
+        for place, reply in zip(places, await apply(self._redis, calls), strict=True):
+            if reply.status == "order":
+                raise Transient("the chat's event before this one is not applied", outage=True)
+            results[place] = self._work(batch[place], reply, found)
+        self._trimmed(results, found)
         return results
 
-    def _work(self, delivered: Delivered, reply: Reply, found: set[tuple[str, bytes]]) -> Work | Poison:
-        """`found`: outbox entries that an earlier event of the batch publishes, of a chat each with its field."""
+    def _work(
+        self, delivered: Delivered, reply: Reply, found: dict[str, dict[bytes, bytes]]
+    ) -> Work | Poison:
+        """`found`: outbox entries by chat and field that an event of the batch publishes; this one adds its own."""
         event, position, _ = delivered
         assert isinstance(event, TurnRecorded)
         refused = _REFUSED.get(reply.status)
@@ -87,19 +93,25 @@ class Window:
         repeated = reply.status == "repeated"
         # usage is not in the outbox: it follows from the event alone, so that a redelivery finds it as well
         publish = () if reply.detail == "other" else _usage(event, int(reply.detail))
-        entries = {
-            field: value
-            for field, value in zip(reply.outbox[::2], reply.outbox[1::2], strict=True)
-            if (event.chat.id, field) not in found
-        }
-        if not entries:
-            return Work(publish, None, repeated) if publish else (REPEATED if repeated else DONE)
-        found.update((event.chat.id, field) for field in entries)
+        if reply.outbox:
+            known = found.setdefault(event.chat.id, {})
+            entries = dict(zip(reply.outbox[::2], reply.outbox[1::2], strict=True))
+            publish = (*outbox.outgoing(v for f, v in entries.items() if f not in known), *publish)
+            known |= entries
+        return Work(publish, None, repeated) if publish else (REPEATED if repeated else DONE)
+
+    def _trimmed(self, results: list[Work | Poison], found: dict[str, dict[bytes, bytes]]) -> None:
+        """One trim for the batch, at its last work: it runs when all that the batch publishes is confirmed."""
+        if not found:
+            return
 
         async def trim() -> None:
-            await outbox.trim(self._redis, event.chat.id, AGENT, list(entries))
+            await outbox.trim_all(
+                self._redis, AGENT, {chat: list(entries) for chat, entries in found.items()}
+            )
 
-        return Work((*outbox.outgoing(entries.values()), *publish), trim, repeated)
+        place = max(place for place, result in enumerate(results) if isinstance(result, Work))
+        results[place] = replace(results[place], confirmed=trim)  # type: ignore[type-var]
 
 
 def _usage(event: TurnRecorded, at_ms: int) -> tuple[Outgoing, ...]:
@@ -107,16 +119,19 @@ def _usage(event: TurnRecorded, at_ms: int) -> tuple[Outgoing, ...]:
     if event.usage is None:
         return ()
     chat, user = event.chat, event.user.id if event.user else None
-    booked = UsageBooked(
-        id=ids.derive("usage", Stage.reply, chat.id, event.turn.id),
-        at=datetime.fromtimestamp(at_ms / 1000, UTC),
-        user_id=user,
-        chat_id=chat.id,
-        character=chat.characters[0] if chat.characters else None,
-        model=event.model.name if event.model else "unknown",
-        stage=Stage.reply,
-        tokens_in=event.usage.prompt_tokens,
-        tokens_out=event.usage.completion_tokens,
-    )
-    key = user or chat.id
-    return (Outgoing(Topics.USAGE, key.encode(), booked.model_dump_json(exclude_none=True).encode()),)
+    # written by hand: the model's own way costs ten times as much; tests/unit/test_window_usage.py holds both together
+    booked = {
+        "type": "usage.booked",
+        "id": ids.derive("usage", Stage.reply, chat.id, event.turn.id),
+        "at": datetime.fromtimestamp(at_ms / 1000, UTC),
+        "chat_id": chat.id,
+        "model": event.model.name if event.model else "unknown",
+        "stage": Stage.reply,
+        "tokens_in": event.usage.prompt_tokens,
+        "tokens_out": event.usage.completion_tokens,
+    }
+    if user is not None:
+        booked["user_id"] = user
+    if chat.characters:
+        booked["character"] = chat.characters[0]
+    return (Outgoing(Topics.USAGE, (user or chat.id).encode(), to_json(booked)),)

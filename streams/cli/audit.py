@@ -16,12 +16,11 @@ from services.audit.report import Read
 from services.audit.service import audit
 from services.credits.ledger import ClickHouseLedger
 from services.settings import Settings
+from streams import ledger as ledgers
 from streams.cli import running
 from streams.cli.progress import Meter
 from streams.cli.running import DataFolder
 from streams.cli.start import SettingsFile, fail, load_settings, run
-from streams.pipeline import migrate
-from streams.resources import ledger_connection
 
 NO_BROKER = "127.0.0.1:0"
 """As the broker's address of a stack: one that runs already is not started, and nobody connects to it here."""
@@ -105,10 +104,10 @@ async def _stores(settings: Settings, chat: str | None, at_rest: bool, own: bool
     async with AsyncExitStack() as opened:
         redis = Redis.from_url(settings.redis, socket_timeout=60, socket_connect_timeout=5)
         opened.push_async_callback(redis.aclose)
-        connection = ledger_connection(settings)
+        connection = ledgers.connect(settings)
         opened.push_async_callback(connection.close)
         if own:
-            await migrate(connection)
+            await ledgers.migrate(connection)
         meter = opened.enter_context(Meter("auditing", "chats"))
 
         def show(read: Read) -> None:

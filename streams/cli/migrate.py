@@ -5,9 +5,8 @@ from __future__ import annotations
 import typer
 
 from services.settings import Settings
-from streams import pipeline
+from streams import ledger
 from streams.cli.start import SettingsFile, load_settings, run
-from streams.resources import ledger_connection
 
 
 def command(settings_file: SettingsFile = None) -> None:
@@ -18,8 +17,8 @@ def command(settings_file: SettingsFile = None) -> None:
 
 async def work(settings: Settings) -> tuple[str, ...]:
     """Names of what was applied. Raises MigrationError, Transient, Fatal."""
-    connection = ledger_connection(settings)
+    connection = ledger.connect(settings)
     try:
-        return await pipeline.migrate(connection)
+        return await ledger.migrate(connection)
     finally:
         await connection.close()

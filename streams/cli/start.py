@@ -19,7 +19,7 @@ from services import settings_sources
 from services.credits.clickhouse import AddressError
 from services.credits.migrations import MigrationError
 from services.credits.policy import PriceError
-from services.failures import Fatal, Transient
+from services.failures import Fatal, Poison, Transient
 from services.settings import Settings
 from services.settings_sources import WrongSettings
 from streams import logs
@@ -37,7 +37,7 @@ SettingsFile = Annotated[
 ]
 
 _REFUSALS = (
-    BrokerTooOld, DataInUse, StartFailed, KafkaUnavailable, TopicsDiffer, MigrationError, Fatal, Transient,
+    BrokerTooOld, DataInUse, StartFailed, KafkaUnavailable, TopicsDiffer, MigrationError, Fatal, Poison, Transient,
 )  # fmt: skip
 
 

@@ -22,9 +22,16 @@ LONGEST_OUTAGE = 20 * 86_400.0
 polls it does not join again before the next poll, and Faust does not poll before it has joined."""
 
 
+class App(faust.App):
+    """Faust's app, without the folders for tables that it would make where it is started."""
+
+    def _create_directories(self) -> None:
+        pass
+
+
 def create(group: str, settings: Settings, *, buffer: int | None = None) -> faust.App:
     """An app that consumes as `group`. No tables, no web server, no leader topic, no topics declared by side effect."""
-    app = faust.App(
+    app = App(
         group,
         broker=[f"kafka://{server}" for server in settings.kafka.split(",")],
         broker_credentials=_credentials(settings),

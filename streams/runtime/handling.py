@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from schemas.delivery import Outgoing, Record
-from services.deadletters.policy import kept_headers
+from services.deadletters.policy import LEFT_OUT, kept_headers
 from services.failures import Fatal, Poison, Transient
 from services.metrics import Metrics
 from services.work import Work
@@ -44,7 +44,7 @@ class Publishes(Protocol):
     async def forward(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]]
     ) -> None:
-        """Publish bytes as they are; confirmed on return."""
+        """Publish bytes as they are; confirmed on return. Raises Poison for a record over the size limit."""
 
 
 def dead_letter_topic(topic: str, agent: str) -> str:
@@ -137,10 +137,15 @@ class Handling:
             "afterturn-offset": str(record.offset),
             "afterturn-at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
-        headers = list(kept_headers(record.headers))
-        headers += [(name, value.encode()) for name, value in about.items()]
+        ours = [(name, value.encode()) for name, value in about.items()]
+        headers = [*kept_headers(record.headers), *ours]
         topic = dead_letter_topic(record.topic, self._agent)
-        await self._retries.run(lambda: self._publisher.forward(topic, record.key, record.value, headers))
+        try:
+            await self._retries.run(lambda: self._publisher.forward(topic, record.key, record.value, headers))
+        except Poison:
+            # brokers limit what arrives compressed: no dead letter holds it, and its partition must not wait for ever
+            ours.append((LEFT_OUT, str(len(record.value or b"")).encode()))
+            await self._retries.run(lambda: self._publisher.forward(topic, None, None, ours))
         self._metrics.add("dead_total", kind=kind)
         log.warning(
             "dead letter",

@@ -115,13 +115,16 @@ def kept(turns: Turns, questions: Sequence[Question], share: float) -> list[floa
     return shares
 
 
+TUNED = 5
+
+
 async def retention(path: Path, quick: bool, progress: Callable[[str], None]) -> list[Outcome]:
-    """Conversations with an even number were used while the summariser was made, the odd ones only to measure."""
+    """The first five conversations were used while the summariser was made, the others only to measure."""
     halves: dict[tuple[float, int], list[float]] = defaultdict(list)
     for number, (turns, questions) in enumerate(list(conversations(path))[: 2 if quick else None]):
         for share, _ in SHARES:
             # the summariser is called as a plain function, and runs an event loop of its own
-            halves[share, number % 2] += await asyncio.to_thread(kept, turns, questions, share)
+            halves[share, int(number >= TUNED)] += await asyncio.to_thread(kept, turns, questions, share)
         progress(f"conversation {number + 1}: {len(turns)} turns")
     rows, targets = [], []
     for share, bound in SHARES:
