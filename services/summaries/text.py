@@ -55,7 +55,7 @@ _WEAK_END = re.compile(
     rf"|(?<=[{_UNSPACED}])\s+(?=[{_UNSPACED}])"
 )
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[])(?:[^\W\d_]|[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]{2,4}|\d{1,2}|[^\s.]+(?:\.[^\s.]+)+)$"
+    r"(?:^|[\s(\[\"'„“«»‘‚])(?:[^\W\d_]|[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]{2,4}|\d{1,2}|[^\s.]+(?:\.[^\s.]+)+)$"
 )
 
 
@@ -84,9 +84,9 @@ def is_unspaced(character: str) -> bool:
     return _RUN.match(character) is not None
 
 
-def unspaced_runs(word: str) -> Iterator[tuple[int, int]]:
-    """Ranges of a word that are in a script without spaces."""
-    for match in _RUN.finditer(word):
+def unspaced_runs(text: str) -> Iterator[tuple[int, int]]:
+    """Ranges of a word or a text that are in a script without spaces."""
+    for match in _RUN.finditer(text):
         yield match.span()
 
 
@@ -133,7 +133,7 @@ def _pieces(text: str, first: int, last: int) -> list[tuple[int, int]]:
     start = first
     for cut in cuts:
         for piece in trimmed(text, start, cut):
-            if len(pieces) > 1 and _is_short(text, *piece):
+            if pieces and _is_short(text, *piece):
                 pieces[-1] = (pieces[-1][0], piece[1])
             else:
                 pieces.append(piece)

@@ -7,10 +7,10 @@ from itertools import groupby
 
 from schemas.summaries import TimelineLine
 from services.summaries import text as texts
-from services.summaries.extractive.units import SPEAKERS, Unit
+from services.summaries.extractive.units import SPEAKERS, Unit, joined
+from services.summaries.extractive.wording import ends_sentence
 
-_WEAK = " ,;:–—-，、；：،؛"
-_STRONG = '.!?…。！？｡．؟۔।॥።։)]）】"”»」*'
+_FULL_WIDTH = "。！？｡．」』）】"
 
 
 def lines(units: Iterable[Unit], periods: Sequence[int] = ()) -> list[TimelineLine]:
@@ -46,28 +46,25 @@ def _line(runs: Sequence[Sequence[Unit]]) -> TimelineLine:
 
 
 def _joined(units: Sequence[Unit]) -> str:
-    parts: list[str] = []
-    before: Unit | None = None
+    """What the units say: those that follow each other in the source as there, others as sentences, or with a semicolon
+    between them."""
+    runs: list[list[Unit]] = []
     for unit in units:
-        if before is not None:
-            if unit.gap is not None and unit.position == before.position + 1:
-                parts.append(unit.gap)
-            else:
-                parts[-1], gap = _ended(parts[-1])
-                parts.append(gap)
-        parts.append(unit.text)
-        before = unit
-    parts[-1] = parts[-1].rstrip(_WEAK) or parts[-1]
+        if runs and unit.gap is not None and unit.position == runs[-1][-1].position + 1:
+            runs[-1].append(unit)
+        else:
+            runs.append([unit])
+    parts: list[str] = []
+    for run in runs:
+        text = joined(run).text if len(run) > 1 else run[0].text
+        if parts:
+            parts.append(_between(parts[-1]))
+        parts.append(text)
     return "".join(parts)
 
 
-def _ended(text: str) -> tuple[str, str]:
-    """A clause that is followed by one from elsewhere, and what goes between them."""
-    kept = text.rstrip(_WEAK) or text
-    last = kept[-1]
-    if last in _STRONG:
-        return kept, "" if last in "。！？｡．」】）" else " "
-    if texts.is_unspaced(last):
-        # Thai and its kin separate phrases by a space; Han and kana by full-width punctuation
-        return kept, "；" if last >= "\u3000" else " "
-    return kept, "; "
+def _between(before: str) -> str:
+    """What goes between a clause and one from elsewhere. Full-width marks need no space after them."""
+    if ends_sentence(before):
+        return "" if before[-1] in _FULL_WIDTH else " "
+    return "；" if texts.is_unspaced(before[-1]) and before[-1] >= "\u3000" else "; "

@@ -12,6 +12,7 @@ from services.summaries.extractive.selection import choose, exchange, fit, worth
 from services.summaries.extractive.sources import Reading
 from services.summaries.extractive.terms import Use, capitals_are_common, tokens, weights
 from services.summaries.extractive.units import Unit, joined
+from services.summaries.extractive.wording import cleaned
 from services.summaries.render import render
 from services.summaries.text import shorten
 from services.tokens.counter import TokenCounter
@@ -82,8 +83,14 @@ def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
     fitting = [*fixed, *exchange(fit(chosen, fits), candidates, worth, covered, fits)]
     if not fitting and not render(body) and left:
         fitting = _shortened(left, worth, fits)
-    body = with_timeline(fitting)
+    body = _without_repeated(with_timeline(fitting))
     return _with_facts(body, left, worth, plan, count) if plan.sections else body
+
+
+def _without_repeated(body: Body) -> Body:
+    """The body without facts that its other lines tell."""
+    told = _terms([*(line.text for line in body.timeline), *body.promises, *body.state])
+    return body.model_copy(update={"facts": tuple(fact for fact in body.facts if _terms([fact]) - told)})
 
 
 def _aged(units: Sequence[Unit], oldest: float) -> list[Unit]:
@@ -170,7 +177,7 @@ def _shortened(
     best = max(units, key=lambda unit: _value(unit, worth))
     size = min(len(best.text), 400)
     while size > 3:
-        text = shorten(best.text, size)
+        text = cleaned(shorten(best.text, size))
         if text and fits([replace(best, text=text)]):
             return [replace(best, text=text)]
         size = size * 3 // 4

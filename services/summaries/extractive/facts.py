@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 from services.summaries import text as texts
+from services.summaries.extractive.terms import is_name, is_shouted, is_telling, tokens
+from services.summaries.extractive.wording import cleaned
 
 _QUOTED = re.compile(
     r"“([^”]{2,60})”|„([^“”]{2,60})[“”]|«([^»]{2,60})»|「([^」]{1,30})」|『([^』]{1,30})』|《([^》]{1,30})》|\"([^\"]{2,60})\""
 )
 _MEASURE_CHARACTERS = 16
+_COUNTED_WITHIN = 3
 _WITHIN_NAMES = (" ", "-", "'", "’", ". ")
 
 
@@ -19,32 +22,50 @@ def names_and_numbers(clause: str, *, single: bool = True) -> list[str]:
     a capital, one alone tells nothing."""
     found = [(match.start(), next(filter(None, match.groups()))) for match in _QUOTED.finditer(clause)]
     spans = list(texts.words(clause))
+    shouted = is_shouted(clause)
     at = 0
     while at < len(spans):
         start, end = spans[at]
         word = clause[start:end]
         last = at
         if any(map(str.isdigit, word)):
-            if at + 1 < len(spans) and _near(clause, end, spans[at + 1]):
-                last = at + 1
-            if at and clause[spans[at - 1][0]].isupper() and _near(clause, spans[at - 1][1], spans[at]):
-                start = spans[at - 1][0]
-            found.append((start, clause[start : spans[last][1]]))
-        elif at and _capital(word):
+            counted = _counted(clause, spans, at)
+            if counted is not None:
+                last = max(last, counted)
+                start = min(start, spans[counted][0])
+                found.append((start, clause[start : spans[last][1]]))
+        elif at and not shouted and is_name(word):
             while (
                 last + 1 < len(spans)
-                and _capital(clause[slice(*spans[last + 1])])
+                and is_name(clause[slice(*spans[last + 1])])
                 and clause[spans[last][1] : spans[last + 1][0]] in _WITHIN_NAMES
             ):
                 last += 1
             if single or last > at:
                 found.append((start, clause[start : spans[last][1]]))
         at = last + 1
-    return [text for _, text in sorted(set(found))]
+    shown = ((at, cleaned(text)) for at, text in sorted(set(found)))
+    return [text for _, text in shown if text]
 
 
-def _capital(word: str) -> bool:
-    return len(word) > 1 and word[0].isupper()
+def _counted(clause: str, spans: list[tuple[int, int]], number: int) -> int | None:
+    """Which of the next words tells what a number counts, else a name right before it; None where nothing does. A
+    number of several parts in one word ("9:40", "4,200") still tells nothing alone."""
+    for at in range(number + 1, min(number + 1 + _COUNTED_WITHIN, len(spans))):
+        start, end = spans[at]
+        if not _near(clause, spans[at - 1][1], spans[at]):
+            break
+        if _names_something(clause[start:end]):
+            return at
+    if number and _near(clause, spans[number - 1][1], spans[number]):
+        before = clause[slice(*spans[number - 1])]
+        if is_name(before) or _names_something(before):
+            return number - 1
+    return None
+
+
+def _names_something(word: str) -> bool:
+    return all(map(is_telling, tokens(word))) and not any(map(str.isdigit, word))
 
 
 def _near(clause: str, end: int, following: tuple[int, int]) -> bool:

@@ -13,7 +13,6 @@ from services.tokens.counter import TokenCounter
 COST_EXPONENT = 0.8
 """Value is divided by tokens to this power: below 1, a long clause that says much beats scraps."""
 
-_REMARK_WORDS = 3
 _TRIED = 40
 _MANY = 150
 _EXCHANGES = 6
@@ -115,14 +114,8 @@ def worthwhile(
         for unit in units
     ]
     floor = least * median(values) if values else 0.0
-    found = [
-        unit for unit, value in zip(units, values, strict=True) if value >= floor and not _is_remark(unit)
-    ]
+    found = [unit for unit, value in zip(units, values, strict=True) if value >= floor and not unit.remark]
     return found or list(units)
-
-
-def _is_remark(unit: Unit) -> bool:
-    return len(unit.tokens) < _REMARK_WORDS and not any(token.capital or token.digit for token in unit.tokens)
 
 
 def fit(chosen: Sequence[Unit], fits: Callable[[Sequence[Unit]], bool]) -> list[Unit]:

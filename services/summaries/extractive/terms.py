@@ -33,6 +33,11 @@ _ASKED_ONLY = -1.3
 _BRACKETED_ONLY = -0.9
 
 _LAST_RANK = 200_000
+_TELLING_FROM = math.log(3_000)
+"""Words from here on in the vocabulary name something; before it are mostly those that hold a sentence together."""
+_EMPHASIS_TO = math.log(20_000)
+"""A word before here in the vocabulary that stands in capitals is shouted, a rarer one is a short form ("NATO")."""
+_SHOUTED_CHARACTERS = 4
 _ENCODED_AT_ONCE = 64
 
 
@@ -69,6 +74,7 @@ def _commonness(word: str) -> float:
 def tokens(clause: str) -> tuple[Token, ...]:
     """The words of a clause. A run in a script without spaces counts as the pieces that the vocabulary has for it."""
     found: list[Token] = []
+    shouted = is_shouted(clause)
     for at, (start, end) in enumerate(texts.words(clause)):
         word = clause[start:end]
         folded = word.casefold()
@@ -83,9 +89,27 @@ def tokens(clause: str) -> tuple[Token, ...]:
                     )
                 )
             done = last
-        capital = at > 0 and len(word) > 1 and word[0].isupper()
+        capital = at > 0 and not shouted and is_name(word)
         _append(found, folded[done:], capital=capital)
     return tuple(found)
+
+
+def is_name(word: str) -> bool:
+    """Whether a word is written like a name: with a capital, and not a common word in capitals for emphasis."""
+    if len(word) < 2 or not word[0].isupper():
+        return False
+    return not word.isupper() or _commonness(word.casefold()) > _EMPHASIS_TO
+
+
+def is_shouted(clause: str) -> bool:
+    """Whether most of the letters that have a case are capitals."""
+    large = sum(map(str.isupper, clause))
+    return large > _SHOUTED_CHARACTERS and large > sum(map(str.islower, clause))
+
+
+def is_telling(token: Token) -> bool:
+    """Whether a word names something, rather than hold a sentence together."""
+    return token.capital or token.commonness > _TELLING_FROM
 
 
 def _append(found: list[Token], word: str, *, capital: bool) -> None:
