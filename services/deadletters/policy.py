@@ -15,6 +15,9 @@ OURS = "afterturn-"
 REPLAYED = "afterturn-replayed"
 """Header of a replayed record: how many times. It survives being a dead letter again, so that a loop is visible."""
 
+LEFT_OUT = "afterturn-left-out"
+"""Header of a dead letter without key, value and headers of its record, which was too large: bytes of the value."""
+
 
 class Kind(StrEnum):
     """Why a record is a dead letter."""
@@ -47,7 +50,10 @@ class WrongId(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter. `id` is `<agent>:<partition>:<offset>`; `at` is when it was put there (RFC 3339, UTC)."""
+    """A dead letter. `id` is `<agent>:<partition>:<offset>`; `at` is when it was put there (RFC 3339, UTC).
+
+    `left_out`: the record was too large for a dead letter, and is only where it was read.
+    """
 
     id: str
     route: Route
@@ -56,6 +62,7 @@ class DeadLetter:
     reason: str
     at: str
     replayed: int
+    left_out: bool = False
 
     @property
     def place(self) -> Place:
@@ -87,6 +94,7 @@ def read(route: Route, record: Record) -> DeadLetter:
         reason=headers.get(f"{OURS}reason", "it does not say why"),
         at=headers.get(f"{OURS}at", ""),
         replayed=count(headers.get(REPLAYED, "")),
+        left_out=LEFT_OUT in headers,
     )
 
 
@@ -149,13 +157,15 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPolicy:
-    """A record may be replayed `times` times; `force` lifts that."""
+    """A record may be replayed `times` times; `force` lifts that. What was left out cannot be replayed."""
 
     times: int = 3
     force: bool = False
 
     def refusal(self, letter: DeadLetter) -> str | None:
         """Why it may not be replayed, or None."""
+        if letter.left_out:
+            return "was too large for a dead letter: it is only where it was read (see its headers)"
         if self.force or letter.replayed < self.times:
             return None
         return f"was replayed {letter.replayed} times and failed each time (limit {self.times}; --force replays it)"

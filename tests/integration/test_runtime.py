@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from schemas.delivery import Outgoing, Record, Topics
 from services.failures import Fatal, Poison
@@ -238,6 +239,31 @@ async def test_nothing_is_acknowledged_before_the_broker_has_confirmed(broker: B
             await until(released, "the record is acknowledged")
             await agent.consumer.commit()
             assert await committed(broker) == 1
+
+
+async def test_a_record_that_no_dead_letter_can_hold_does_not_stop_its_partition(
+    group: Workers, broker: Broker
+) -> None:
+    async def handle(records: Sequence[Record]) -> Sequence[Work | Poison]:
+        return [Poison("too large") if len(record.value or b"") > 2 else DONE for record in records]
+
+    # the limits of broker and topic are those of what arrives, compressed
+    producer = AIOKafkaProducer(
+        bootstrap_servers=broker.bootstrap, compression_type="gzip", max_request_size=5_000_000
+    )
+    await producer.start()
+    try:
+        for value in (b"x" * 3_000_000, b"v"):
+            await producer.send_and_wait(TOPIC, key=b"k", value=value, partition=0)
+    finally:
+        await producer.stop()
+    agent = await group.start(Batched(handle, limit=10))
+    [letter] = await dead_letters(broker, 1)
+    assert (letter.key, letter.value) == (None, None)
+    assert dict(letter.headers)["afterturn-left-out"] == b"3000000"
+    assert dict(letter.headers)["afterturn-offset"] == b"0"
+    await group.stop(agent)
+    assert await committed(broker) == 2
 
 
 async def test_a_clean_stop_finishes_what_is_in_flight_and_commits_it(group: Workers, broker: Broker) -> None:

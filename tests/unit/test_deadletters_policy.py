@@ -108,6 +108,12 @@ def test_a_replay_has_a_limit(replayed: str | None, allowed: bool) -> None:
     assert ReplayPolicy(times=3, force=True).refusal(letter(replayed=replayed)) is None
 
 
+def test_what_was_left_out_cannot_be_replayed() -> None:
+    headers = ((policy.LEFT_OUT, b"3000000"),)
+    found = policy.read(WINDOW, Record(WINDOW.dead_letters, 0, 0, None, None, headers, 0))
+    assert "too large" in (ReplayPolicy(force=True).refusal(found) or "")
+
+
 @pytest.mark.parametrize("text", ["", "x", "-1", "1000", "٣", "1.5", " 1"])
 def test_a_count_that_nobody_of_ours_wrote_is_zero(text: str) -> None:
     assert policy.count(text) == 0

@@ -155,6 +155,17 @@ async def test_a_dead_letter_is_confirmed_before_the_record_is_acknowledged(benc
     assert bench.log == ["dead"]
 
 
+async def test_what_no_dead_letter_can_hold_is_left_out_and_told(bench: Bench) -> None:
+    bench.publisher.errors = [Transient("away", outage=True), Poison("too large")]
+    await bench.handling.single(_record(41, (("x", b"\xff"),)), _raises(Poison("value: has 9 bytes")))
+    [(topic, key, value, about)] = bench.publisher.dead
+    assert (topic, key, value) == ("topic.v1.toy.dlq", None, None)
+    assert about["afterturn-left-out"] == str(len(_record().value or b"")).encode()
+    assert (about["afterturn-reason"], about["afterturn-offset"]) == (b"value: has 9 bytes", b"41")
+    assert "x" not in about
+    assert bench.count("dead_total", kind="poison") == 1
+
+
 async def test_what_fails_for_too_long_is_parked(bench: Bench) -> None:
     await bench.handling.single(_record(), _raises(*[Transient("the model is overloaded")] * 100))
     [(_, _, value, about)] = bench.publisher.dead
