@@ -59,7 +59,9 @@ class ChatRef(Model):
         description="Where the chat takes place; on Discord and Telegram always balanced.",
     )
     kind: ChatKind = Field(default=ChatKind.normal, description="A bounty chat uses no saved memories.")
-    characters: tuple[Id, ...] = Field(default=(), max_length=50, description="Ids; several in a group chat.")
+    characters: tuple[Id, ...] = Field(
+        default=(), max_length=50, fail_fast=True, description="Ids; several in a group chat."
+    )
     persona: Id | None = Field(default=None, description="Id of the persona that the user plays.")
 
 

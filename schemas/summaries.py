@@ -46,11 +46,13 @@ class Rule(Model):
 class Body(Model):
     """The content of a summary, each part oldest first."""
 
-    timeline: tuple[TimelineLine, ...] = ()
-    promises: tuple[str, ...] = ()
-    facts: tuple[str, ...] = Field(default=(), description="Exact names and numbers.")
-    state: tuple[str, ...] = Field(default=(), description="What holds at the end of the span.")
-    rules: tuple[Rule, ...] = ()
+    timeline: tuple[TimelineLine, ...] = Field(default=(), fail_fast=True)
+    promises: tuple[str, ...] = Field(default=(), fail_fast=True)
+    facts: tuple[str, ...] = Field(default=(), fail_fast=True, description="Exact names and numbers.")
+    state: tuple[str, ...] = Field(
+        default=(), fail_fast=True, description="What holds at the end of the span."
+    )
+    rules: tuple[Rule, ...] = Field(default=(), fail_fast=True)
 
 
 class Provenance(Model):

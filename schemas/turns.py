@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, field_validator, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, field_validator, model_validator
 
 from schemas import limits
 from schemas.base import Count, Id, Model, Timestamp
@@ -51,6 +51,25 @@ class Message(Model):
         return text
 
 
+def _some(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    if not messages:
+        raise ValueError("has no message")
+    return messages
+
+
+Messages = Annotated[
+    tuple[Message, ...],
+    # no min_length: after a wrong first message it would say that there is none
+    Field(
+        max_length=limits.MESSAGES_PER_TURN,
+        fail_fast=True,
+        description="In the order they were said.",
+        json_schema_extra={"minItems": 1},
+    ),
+    AfterValidator(_some),
+]
+
+
 class TurnRef(Model):
     """A turn: what the user sent and what was answered, complete."""
 
@@ -86,7 +105,10 @@ class MemoryHints(Model):
         default=None, description="Counts from this turn on; without it the chat keeps its own."
     )
     ops: tuple[dict[str, Any], ...] = Field(
-        default=(), max_length=50, description="Kept with the event; saved memories are not served yet."
+        default=(),
+        max_length=50,
+        fail_fast=True,
+        description="Kept with the event; saved memories are not served yet.",
     )
 
 
@@ -106,9 +128,7 @@ class TurnRecorded(Envelope):
 
     type: Literal["turn.recorded"] = "turn.recorded"
     turn: TurnRef
-    messages: tuple[Message, ...] = Field(
-        min_length=1, max_length=limits.MESSAGES_PER_TURN, description="In the order they were said."
-    )
+    messages: Messages
     model: ModelRef | None = None
     usage: TokenUsage | None = None
     memory: MemoryHints = MemoryHints()
@@ -125,9 +145,7 @@ class TurnRegenerated(Envelope):
 
     type: Literal["turn.regenerated"] = "turn.regenerated"
     turn: TurnRef
-    messages: tuple[Message, ...] = Field(
-        min_length=1, max_length=limits.MESSAGES_PER_TURN, description="In the order they were said."
-    )
+    messages: Messages
     model: ModelRef | None = None
     usage: TokenUsage | None = None
     memory: MemoryHints = MemoryHints()

@@ -140,9 +140,25 @@ def test_reasons_name_the_limit() -> None:
 
 
 def test_many_problems_are_counted() -> None:
-    reason = _reason_of(messages=[{"text": SECRET} for _ in range(9)])
+    reason = _reason_of(chat={}, user={}, turn={}, messages=[{"text": SECRET}], model={})
     assert reason.count(": Field required") == 5
-    assert reason.endswith("; and 14 more")
+    assert reason.endswith("; and 1 more")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        (lambda many: {"messages": [{}] * many}, "messages"),
+        (lambda many: {"memory": {"ops": [1] * many}}, "memory.ops"),
+        (lambda many: {"chat": {"id": "c1", "characters": [1] * many}}, "chat.characters"),
+    ],
+)
+def test_of_a_list_without_end_the_first_wrong_element_is_named(changes: Any, field: str) -> None:
+    # naming all of them would block the worker for longer than its group waits for it
+    reason = _reason_of(**changes(100_000))
+    assert f"{field}.0" in reason
+    assert f"{field}.1" not in reason
+    assert "more" not in reason
 
 
 @pytest.mark.parametrize(
