@@ -22,6 +22,11 @@ class OrderedAcks:
         return len(self._taken)
 
     @property
+    def unfinished(self) -> int | None:
+        """The first offset that is not released; None as long as none was taken."""
+        return self._taken[0][0] if self._taken else self.position
+
+    @property
     def oldest(self) -> int | None:
         """Timestamp of the oldest record that is not released, in milliseconds."""
         return self._taken[0][1] if self._taken else None

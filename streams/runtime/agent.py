@@ -119,8 +119,8 @@ class Agent:
         """Bring the gauges up to date (called when they are read)."""
         lag, oldest = 0, None
         for tp, acks in self.consumer.acks.items():
-            if acks.position is not None:
-                lag += max(0, self._highwater(tp) - acks.position)
+            if acks.unfinished is not None:
+                lag += max(0, self._highwater(tp) - acks.unfinished)
             if acks.oldest is not None:
                 oldest = acks.oldest if oldest is None else min(oldest, acks.oldest)
         self.metrics.set("lag_records", lag, topic=self.spec.topic)

@@ -358,21 +358,23 @@ async def test_a_rebalance_that_cancels_what_hangs_hands_it_on(
         assert not agent.failed.done()
 
 
-async def test_measures_know_what_waits(group: Workers, broker: Broker) -> None:
+@pytest.mark.parametrize("stuck", [0, 2])
+async def test_measures_know_what_waits(group: Workers, broker: Broker, stuck: int) -> None:
     values = _values(5)
-    toy = Toy(hold=values[2:3])
+    toy = Toy(hold=values[stuck : stuck + 1])
     await produce(broker, [(b"k", value) for value in values], partition=0)
     agent = await group.start(Keyed(toy.keyed))
-    await toy.has_started(values[:3])
+    await toy.has_started(values[: stuck + 1])
 
     def gauge(name: str, **labels: str) -> float | None:
         return agent.metrics.registry.get_sample_value(f"afterturn_{name}", {"agent": NAME, **labels})
 
     async def measured() -> bool:
         agent.measure()
-        return gauge("in_flight_records") == 3 and gauge("lag_records", topic=TOPIC) == 3
+        left = len(values) - stuck
+        return gauge("in_flight_records") == left and gauge("lag_records", topic=TOPIC) == left
 
-    await until(measured, "three records wait")
+    await until(measured, "the one that is stuck waits, and those behind it")
     toy.gate.set()
     await toy.has_done(values)
 
