@@ -28,6 +28,8 @@ _NEW_STATE = 0.15
 _NEW_PROMISES = 0.25
 _NEW_FACTS = 0.1
 _PER_PERIOD = 4
+_AROUND = 3
+"""Clauses on either side that tell how the language of a clause uses capitals: a chat may have several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +192,10 @@ def _with_facts(
     """Names and numbers that no line says, as far as the budget reaches."""
     known = _terms([render(body)])
     room = plan.budget - count(render(body)) - count("\nFacts:")
-    single = not capitals_are_common(unit.tokens for unit in units)
     found: list[tuple[float, int, str]] = []
-    for unit in units:
+    for at, unit in enumerate(units):
+        around = units[max(0, at - _AROUND) : at + _AROUND + 1]
+        single = not capitals_are_common(near.tokens for near in around)
         for fact in names_and_numbers(unit.text, single=single):
             gain = sum(worth.get(term, 0.0) for term in _terms([fact]) - known)
             found.append((gain * unit.worth / max(1, count(f"\n{fact}")), unit.position, fact))
@@ -205,6 +208,12 @@ def _with_facts(
             known |= new
             room -= cost
     facts = [*body.facts, *(fact for _, fact in sorted(kept))]
+    told = [_terms([fact]) for fact in facts]
+    facts = [
+        fact
+        for at, fact in enumerate(facts)
+        if at < len(body.facts) or not any(told[at] < other for other in told)
+    ]
     while len(facts) > len(body.facts):
         full = body.model_copy(update={"facts": tuple(facts)})
         if count(render(full)) <= plan.budget:

@@ -12,7 +12,7 @@ _QUOTED = re.compile(
     r"“([^”]{2,60})”|„([^“”]{2,60})[“”]|«([^»]{2,60})»|「([^」]{1,30})」|『([^』]{1,30})』|《([^》]{1,30})》|\"([^\"]{2,60})\""
 )
 _MEASURE_CHARACTERS = 16
-_COUNTED_WITHIN = 3
+_COUNTED_WITHIN = 2
 _WITHIN_NAMES = (" ", "-", "'", "’", ". ")
 
 
@@ -45,23 +45,20 @@ def names_and_numbers(clause: str, *, single: bool = True) -> list[str]:
                 found.append((start, clause[start : spans[last][1]]))
         at = last + 1
     shown = ((at, cleaned(text)) for at, text in sorted(set(found)))
-    return [text for _, text in shown if text]
+    return list(dict.fromkeys(text for _, text in shown if text))
 
 
 def _counted(clause: str, spans: list[tuple[int, int]], number: int) -> int | None:
-    """Which of the next words tells what a number counts, else a name right before it; None where nothing does. A
-    number of several parts in one word ("9:40", "4,200") still tells nothing alone."""
+    """The last of the next words that tell what a number counts ("19 nautical miles"), else a name right before it; None
+    where nothing does: a number alone tells nothing."""
+    found = None
     for at in range(number + 1, min(number + 1 + _COUNTED_WITHIN, len(spans))):
-        start, end = spans[at]
-        if not _near(clause, spans[at - 1][1], spans[at]):
+        if not _near(clause, spans[at - 1][1], spans[at]) or not _names_something(clause[slice(*spans[at])]):
             break
-        if _names_something(clause[start:end]):
-            return at
-    if number and _near(clause, spans[number - 1][1], spans[number]):
-        before = clause[slice(*spans[number - 1])]
-        if is_name(before) or _names_something(before):
-            return number - 1
-    return None
+        found = at
+    if found is None and number and _near(clause, spans[number - 1][1], spans[number]):
+        return number - 1 if is_name(clause[slice(*spans[number - 1])]) else None
+    return found
 
 
 def _names_something(word: str) -> bool:

@@ -188,11 +188,13 @@ def _together(text: str, speakers: Collection[str]) -> Iterator[texts.Clause]:
             continue
         before = text[held.start : held.end]
         short = is_short(before)
-        if (
-            (short and _tells(before, speakers))
-            or (clause.closes and clause.opens and is_short(piece) and any(map(str.isdigit, piece)))
-            or (
-                not opens and clause.end - held.start <= _WHOLE_CHARACTERS and not _is_aside(before, speakers)
+        within = clause.end - held.start <= _WHOLE_CHARACTERS
+        if (short and _tells(before, speakers)) or (
+            within
+            and (
+                (clause.closes and clause.opens and is_short(piece) and any(map(str.isdigit, piece)))
+                or (not clause.opens and not short and _is_remark(tokens(piece)))
+                or (not opens and not _is_aside(before, speakers))
             )
         ):
             held = texts.Clause(held.start, clause.end, held.opens, clause.closes)
@@ -231,9 +233,9 @@ def _is_aside(piece: str, speakers: Collection[str]) -> bool:
 
 
 def _goes_on(piece: str) -> bool:
-    """Whether the first word of a piece is in lower case, in a script that has capitals."""
+    """Whether a piece begins with a number or in lower case, in a script that has capitals."""
     first = next(texts.words(piece), None)
-    return first is not None and piece[first[0]].islower()
+    return first is not None and (piece[first[0]].islower() or piece[first[0]].isdigit())
 
 
 def _is_remark(words: Sequence[Token]) -> bool:
