@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -67,7 +68,7 @@ METRICS: tuple[Metric, ...] = (
 
 
 class Metrics:
-    """The metrics of one agent in one registry. Unknown names and labels raise KeyError or ValueError at once."""
+    """The metrics of one agent. Unknown names and labels raise KeyError or ValueError at once."""
 
     def __init__(self, agent: str, registry: CollectorRegistry | None = None) -> None:
         self.agent = agent
@@ -82,6 +83,12 @@ class Metrics:
             )
             for metric in METRICS
         }
+
+    def beside(self, agent: str) -> Metrics:
+        """Those of another agent in the same registry: one page has each family once."""
+        other = copy(self)
+        other.agent = agent
+        return other
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Count up."""

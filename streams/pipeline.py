@@ -44,8 +44,9 @@ async def open_agents(
         if "window" in names:
             await announce_again(resources)
         specs = []
+        first = Metrics(names[0])
         for name in names:
-            metrics = Metrics(name)
+            metrics = first.beside(name)
             specs.append((await _spec(name, resources, metrics, ledger, opened), metrics))
         yield specs
 

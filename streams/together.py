@@ -96,6 +96,7 @@ async def serve_gateway(resources: Resources, ledger: Ledger | None = None) -> t
         summaries=Editing(resources.redis, resources.counter, clock=lambda: datetime.now(UTC)),
         authenticator=authenticator,
         counter=lambda: resources.counter,
+        broker_ready=resources.publisher.ready,
         audit=None if ledger is None else lambda chat: audit(resources.redis, ledger, chat=chat),
     )
     settings = resources.settings

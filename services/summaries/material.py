@@ -21,7 +21,7 @@ single message may have 256 KiB."""
 
 def of_messages(messages: Sequence[SourceMessage], tokens: int = TOKENS) -> str:
     """A piece of a chat. Over `tokens`, the longest messages lose their middle."""
-    limit = _limit([message.tokens for message in messages], tokens)
+    limit = fair_limit([message.tokens for message in messages], tokens)
     return _delimited(
         {
             "n": message.seq,
@@ -33,7 +33,7 @@ def of_messages(messages: Sequence[SourceMessage], tokens: int = TOKENS) -> str:
     )
 
 
-def _limit(sizes: Sequence[int], total: int) -> int:
+def fair_limit(sizes: Sequence[int], total: int) -> int:
     """The largest bound for each that keeps their sum within `total`."""
     left, rest = total, len(sizes)
     for size in sorted(sizes):

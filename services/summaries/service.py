@@ -18,9 +18,10 @@ What a failed or lost call has cost is noted in the outbox and booked with the c
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from redis.asyncio import Redis
@@ -38,6 +39,9 @@ from services.summaries.port import Draft, Summariser
 from services.summaries.render import render
 from services.tokens.counter import TokenCounter
 from services.work import REPEATED, Work
+
+ANSWERS_KEPT = 256
+"""Answers of a summariser that are not saved yet; more than are in flight in one worker."""
 
 ATTEMPTS = 8
 """So often a merge starts over from edited text before the event is retried later."""
@@ -81,6 +85,7 @@ class Summaries:
         self._clock = clock
         self._observe = observe
         self._monotonic = monotonic
+        self._answered: dict[tuple[Hashable, ...], Draft] = {}
 
     async def summarise(self, chunk: ChunkClosed) -> Work:
         """Save the chunk's summary and announce it; once, however often the event comes (S1)."""
@@ -91,8 +96,8 @@ class Summaries:
         use = Use(chunk.chat, chunk.user_id, Stage.chunk, self._summariser.model, 0, 0)
         if any(message.text.strip() for message in source.messages):
             budget = policy.chunk_budget(chunk.tokens)
-            answer = self._summariser.chunk(source.messages, level=chunk.level, budget=budget)
-            draft = await self._ask(answer, use, store.SUMMARISE)
+            ask = partial(self._summariser.chunk, source.messages, level=chunk.level, budget=budget)
+            draft = await self._ask((chunk.id,), ask, use, store.SUMMARISE)
         else:
             draft = Draft(Body(), self._summariser.model, NO_PROMPT, 0, 0)
         summary = Summary(
@@ -113,7 +118,9 @@ class Summaries:
             created_at=self._clock(),
         )
         entries = self._entries(summary, use, draft)
-        if not await store.save_recent(self._redis, chunk, summary, source.archive, entries):
+        saved = await store.save_recent(self._redis, chunk, summary, source.archive, entries)
+        self._answered.pop((chunk.id,), None)
+        if not saved:
             await self._book_lost(use, draft, store.SUMMARISE, chunk.id)
             return await store.work(self._redis, chat, store.SUMMARISE, repeated=True)
         return await store.work(self._redis, chat, store.SUMMARISE, repeated=False)
@@ -138,19 +145,22 @@ class Summaries:
         use = Use(state.chat, state.user_id, plan.stage, self._summariser.model, 0, 0)
         level = plan.sources[-1].provenance.level if plan.stage is Stage.compress else state.level
         rules = policy.passed_on(plan.sources)
+        made_of = (plan.stage, *((source.id, source.version) for source in plan.sources))
         if all(_is_bare(source.body) for source in plan.sources):
             draft = Draft(Body(), self._summariser.model, NO_PROMPT, 0, 0)
         else:
-            draft = await self._ask(self._answer(plan, level), use, store.MERGE)
+            draft = await self._ask(made_of, partial(self._answer, plan, level), use, store.MERGE)
         timeline = (*plan.stays, *draft.body.timeline)
         body = draft.body.model_copy(update={"timeline": timeline, "rules": rules})
         if plan.stage is Stage.compress and policy.over_cap(size := self._size_of(body), level):
+            self._answered.pop(made_of, None)
             await self._book_lost(use, draft, store.MERGE, plan.sources[0].id)
             raise Transient(f"compressed to {size} tokens, which is still well over the cap")
         summary = self._summary(state, plan, level, body, draft)
         saved = await store.save_merged(
             self._redis, state, plan.sources, summary, self._entries(summary, use, draft)
         )
+        self._answered.pop(made_of, None)
         if not saved:
             await self._book_lost(use, draft, store.MERGE, summary.id)
         return saved
@@ -203,10 +213,18 @@ class Summaries:
             created_at=self._clock(),
         )
 
-    async def _ask(self, answer: Awaitable[Draft], use: Use, agent: str) -> Draft:
+    async def _ask(
+        self, made_of: tuple[Hashable, ...], ask: Callable[[], Awaitable[Draft]], use: Use, agent: str
+    ) -> Draft:
+        """The summariser's answer, asked once: where the store is away when it is to be saved, the next attempt finds
+        it here. A process that dies in between has paid for it without booking it."""
+        known = self._answered.pop(made_of, None)
+        if known is not None:
+            self._answered[made_of] = known
+            return known
         started = self._monotonic()
         try:
-            draft = await answer
+            draft = await ask()
         except Transient as failure:
             cost = (failure.tokens_in, failure.tokens_out) if isinstance(failure, Unanswered) else (0, 0)
             self._observe(Call(use.stage, "failed", self._monotonic() - started, *cost))
@@ -214,6 +232,9 @@ class Summaries:
             raise
         seconds = self._monotonic() - started
         self._observe(Call(use.stage, "answered", seconds, draft.tokens_in, draft.tokens_out))
+        self._answered[made_of] = draft
+        if len(self._answered) > ANSWERS_KEPT:
+            del self._answered[next(iter(self._answered))]
         return draft
 
     def _entries(self, summary: Summary, use: Use, draft: Draft) -> dict[str, str]:

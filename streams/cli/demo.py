@@ -13,6 +13,9 @@ from rich.table import Table
 from streams.cli.start import SettingsFile, fail, load_settings, run
 from streams.demo.play import Unfinished, as_json, play
 
+OPENAI_MODEL = "gpt-4o-mini"
+"""With OPENAI_API_KEY alone: a small model that its endpoint has."""
+
 _COLOURS = {"frontend": "white", "window": "cyan", "summarise": "green", "merge": "magenta", "stack": "dim"}
 
 
@@ -29,8 +32,11 @@ def command(
 ) -> None:
     """Play a conversation of more than 250 turns, show what each agent does, and the context of the next reply."""
     settings = load_settings(settings_file, summary_model=model, OPENAI_BASE_URL=base_url, log_level="ERROR")
-    if settings.openai_base_url and settings.summary_model == "extractive":
-        fail("OPENAI_BASE_URL is set; name the model with --model or AFTERTURN_SUMMARY_MODEL", 2)
+    if settings.summary_model == "extractive" and (settings.openai_base_url or settings.openai_api_key):
+        if settings.openai_base_url:
+            # which models an endpoint of somebody's own has, only they know
+            fail("OPENAI_BASE_URL is set; name the model with --model or AFTERTURN_SUMMARY_MODEL", 2)
+        settings = settings.model_copy(update={"summary_model": OPENAI_MODEL})
     console = Console(stderr=json, highlight=False)
     started = time.monotonic()
 

@@ -34,10 +34,18 @@ def decode(adapter: TypeAdapter[T], record: Record) -> T:
 def reason(error: ValidationError) -> str:
     """What is wrong, field by field."""
     problems = error.errors(include_url=False, include_input=False)
-    named = [f"{'.'.join(map(str, p['loc'])) or 'value'}: {_said(p)}"[:300] for p in problems[:_SHOWN]]
+    named = [f"{_field(p)}: {_said(p)}"[:300] for p in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
         named.append(f"and {len(problems) - _SHOWN} more")
     return "; ".join(named)
+
+
+def _field(problem: ErrorDetails) -> str:
+    path = [str(part) for part in problem["loc"]]
+    if path and "." in path[0]:
+        # which event of the union it is; no field has a dot in its name
+        del path[0]
+    return ".".join(path) or "value"
 
 
 def _said(problem: ErrorDetails) -> str:

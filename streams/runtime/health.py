@@ -42,11 +42,11 @@ class Health:
         )
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        pages = []
         for agent in self._agents:
             agent.measure()
-            pages.append(generate_latest(agent.metrics.registry))
-        return web.Response(body=b"".join(pages), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        # agents of one process share a registry (services/metrics.py)
+        page = generate_latest(self._agents[0].metrics.registry)
+        return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 def _state(agent: Agent) -> str:

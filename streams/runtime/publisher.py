@@ -84,6 +84,11 @@ class Publisher:
         if self._producer is not None:
             await self._producer.stop()
 
+    async def ready(self) -> bool:
+        """Whether a broker answers now. Raises KafkaError, OSError where none does."""
+        assert self._producer is not None, "not started"
+        return bool(await self._producer.client.fetch_all_metadata())
+
     async def publish(self, records: Sequence[Outgoing], headers: Sequence[Header] | None = None) -> None:
         """Return once the broker has confirmed all records; those of one key stay in order. Raises Transient(outage),
         Poison for one over the size limit."""

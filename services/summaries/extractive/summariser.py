@@ -10,6 +10,7 @@ from schemas.summaries import Body, Rule, Summary, Tier
 from services.summaries.extractive import drafting
 from services.summaries.extractive.drafting import Plan
 from services.summaries.extractive.sources import of_messages, of_summaries
+from services.summaries.material import fair_limit
 from services.summaries.port import Draft, SourceMessage
 from services.summaries.render import render
 from services.summaries.rules import find_rules
@@ -21,6 +22,25 @@ PROMPT_VERSION = "extractive-1"
 
 _AGAIN = 0.05
 """What a word is worth that another line has: in a long memory, known words still tell new things."""
+
+
+READ_TOKENS = 24_000
+"""Tokens of a chunk that are weighed; choosing among a mebibyte would hold up the other chats for ten seconds."""
+
+
+def _read(messages: Sequence[SourceMessage]) -> Sequence[SourceMessage]:
+    """The longest messages without their middle, where there is too much; rules are looked for in all of it."""
+    limit = fair_limit([message.tokens for message in messages], READ_TOKENS)
+    return [
+        message if message.tokens <= limit else message._replace(text=_ends(message, limit))
+        for message in messages
+    ]
+
+
+def _ends(message: SourceMessage, limit: int) -> str:
+    half = len(message.text) * limit // message.tokens // 2
+    # a line end: no clause is made of both parts
+    return f"{message.text[:half]}\n{message.text[len(message.text) - half :]}"
 
 
 class _Taste(NamedTuple):
@@ -54,6 +74,7 @@ class Extractive:
 
     async def chunk(self, messages: Sequence[SourceMessage], *, level: Level, budget: int) -> Draft:
         rules = find_rules(messages)
+        messages = _read(messages)
         taste = _TASTES[level]
         body = drafting.draft(
             of_messages(messages, rules),
