@@ -94,6 +94,10 @@ def assemble(
 def _take_messages(context: Context, snapshot: Snapshot) -> bool:
     """Newest first, up to the first that does not fit. True: all are in."""
     messages = [*snapshot.pending, *snapshot.live]
+    everything = sum(message.tokens for message in messages)
+    if context.fits(everything):
+        context.tokens, context.pending, context.live = everything, snapshot.pending, snapshot.live
+        return True
     start = len(messages)
     # the newest turn stays, even alone over the budget (W4)
     while start and messages[start - 1].turn == messages[-1].turn:

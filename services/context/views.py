@@ -18,6 +18,7 @@ from services.context.snapshot import Snapshot, StoredMessage
 from services.window.policy import bounds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def context_view(snapshot: Snapshot, context: Context) -> dict[str, Any]:
@@ -106,16 +107,16 @@ def _message_part(part: Part, messages: Sequence[StoredMessage]) -> dict[str, An
         "part": part,
         "messages": [
             {
-                "seq": message.seq,
-                "id": message.id,
-                "role": message.role,
-                "author": message.author,
-                "text": message.text,
-                "tokens": message.tokens,
-                "turn_id": message.turn,
-                "at": _EPOCH + timedelta(milliseconds=message.at),
+                "seq": seq,
+                "id": id,
+                "role": role,
+                "author": author,
+                "text": text,
+                "tokens": tokens,
+                "turn_id": turn,
+                "at": _EPOCH + at * _MILLISECOND,
             }
-            for message in messages
+            for seq, id, role, author, text, tokens, at, turn in messages
         ],
         "tokens": sum(message.tokens for message in messages),
         "ids": [message.id for message in messages],

@@ -9,10 +9,13 @@ from services.gateway.ports import Deps
 from services.gateway.problems import unknown_chat
 
 
-async def snapshot(deps: Deps, principal: Principal, chat: str) -> Snapshot:
-    """The chat as it stands. Raises Problem 404 where it is unknown or somebody else's."""
+async def snapshot(deps: Deps, principal: Principal, chat: str, *, bodies: bool = True) -> Snapshot:
+    """The chat as it stands, `bodies` as for services.context.store.read.
+
+    Raises Problem 404 where it is unknown or somebody else's.
+    """
     async with deps.store() as redis:
-        found = await store.read(redis, chat)
+        found = await store.read(redis, chat, bodies=bodies)
     if found is None or not principal.may_access(found.user):
         raise unknown_chat()
     return found

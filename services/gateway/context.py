@@ -76,6 +76,6 @@ async def get_context(request: Request) -> Response:
     except ValidationError as error:
         raise invalid_parameters(error.errors(include_input=False, include_url=False)) from None
     deps = deps_of(request)
-    snapshot = await access.snapshot(deps, principal, query.chat)
+    snapshot = await access.snapshot(deps, principal, query.chat, bodies=False)
     context = assemble(snapshot, query.model_context, query.reserve, lambda text: deps.counter()(text))
     return Response(to_json(context_view(snapshot, context)), media_type="application/json")

@@ -36,7 +36,7 @@ class Script:
         # packed in C: the client's own packing takes longer than the rest of a call
         packed = [pack_command(("EVALSHA", self.sha, len(keys), *keys, *args)) for keys, args in calls]
         for attempt in (1, 2):
-            answers = await _exchange(redis, packed)
+            answers = await exchange(redis, packed)
             error = next((answer for answer in answers if isinstance(answer, RedisError)), None)
             if error is None:
                 return answers
@@ -46,7 +46,7 @@ class Script:
         raise AssertionError("unreachable")
 
 
-async def _exchange(redis: Redis, packed: Sequence[bytes]) -> list[Any]:
+async def exchange(redis: Redis, packed: Sequence[bytes]) -> list[Any]:
     """Send commands and read an answer to each; errors are among the answers. Raises ConnectionError, TimeoutError.
 
     A connection on which an answer is outstanding is never given back open: the next user would read it.

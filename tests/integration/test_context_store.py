@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from pydantic_core import to_json
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from schemas.context import ContextView
 from schemas.memory_view import MemoryView
@@ -14,6 +15,7 @@ from services.context import store
 from services.context.policy import assemble
 from services.context.snapshot import Snapshot
 from services.context.views import context_view, memory_view
+from services.state.transaction import at_once
 from tests.gateway import NOW, play, summarise, turn, words
 
 
@@ -78,11 +80,34 @@ async def test_without_pending_messages_there_is_no_age(redis: Redis) -> None:
     assert view["summarised"]["share"] == 0
 
 
-async def test_a_read_works_where_redis_has_forgotten_the_script(redis: Redis) -> None:
-    await play(redis, [turn(0)])
-    await read(redis)
-    await redis.script_flush()
-    assert (await read(redis)).turns == 1
+@pytest.mark.rule("S5")
+async def test_without_bodies_a_context_is_the_same_at_every_budget(redis: Redis) -> None:
+    chunks = await play(redis, [turn(number) for number in range(42)])
+    for chunk in chunks:
+        await summarise(redis, chunk, rules=['never say "rules":[ or "body":{'])
+    whole, lean = await read(redis), await store.read(redis, "c1", bodies=False)
+    assert lean is not None
+    assert all(summary.data["body"]["timeline"] for summary in whole.summaries)
+    assert all(list(summary.data["body"]) == ["rules"] for summary in lean.summaries)
+    for window in (None, *range(1, 400, 7)):
+        views = [context_view(chat, assemble(chat, window, 0, words)) for chat in (whole, lean)]
+        assert views[0] == views[1]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+async def test_either_protocol_of_redis_reads_the_same(redis: Redis, redis_url: str, protocol: int) -> None:
+    await play(redis, [turn(number) for number in range(32)])
+    async with Redis.from_url(redis_url, protocol=protocol) as other:
+        assert await read(other) == await read(redis)
+
+
+async def test_a_read_of_one_moment_raises_the_error_of_any_command(redis: Redis) -> None:
+    await redis.set("text", "x")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await at_once(redis, [("GET", "text"), ("HGETALL", "text")])
+    with pytest.raises(ResponseError, match="unknown command"):
+        await at_once(redis, [("GET", "text"), ("NOSUCHCOMMAND",)])
+    assert await at_once(redis, [("GET", "text"), ("GET", "none")]) == [b"x", None]
 
 
 async def test_the_bytes_read_do_not_grow_with_the_chat(redis: Redis) -> None:

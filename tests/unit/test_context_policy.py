@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.chat import Level
+from schemas.chunks import Span
 from schemas.context import ContextView, Part, Reason
-from schemas.summaries import Tier
+from schemas.summaries import Body, Provenance, Rule, Summary, Tier, TimelineLine
 from services.context.policy import Context, assemble, rules_text
 from services.context.snapshot import Snapshot, StoredMessage, StoredSummary
+from services.context.store import rules_alone
 from services.context.views import context_view
-from tests.gateway import words
+from tests.gateway import NOW, words
 
 
 def message(seq: int, tokens: int, turn: int) -> StoredMessage:
@@ -191,3 +194,44 @@ def test_the_budget_is_of_the_model_asked_for_else_of_the_last_one(
     asked: int | None, known: int | None, budget: Any
 ) -> None:
     assert assemble(snapshot([message(0, 1, 0)], model_context=known), asked, 100, words).budget == budget
+
+
+def any_text() -> st.SearchStrategy[str]:
+    """Texts that look like the JSON around them as often as not."""
+    return st.lists(
+        st.sampled_from(['"body":{', '"rules":[', "\\", '"', "},", "[", "\n", "ü"]) | st.text(max_size=3),
+        max_size=6,
+    ).map("".join)
+
+
+@given(st.lists(any_text(), max_size=3), st.lists(any_text(), max_size=3), any_text())
+def test_a_stored_summary_without_its_lines_is_the_same_but_for_them(
+    lines: list[str], quotes: list[str], text: str
+) -> None:
+    summary = Summary(
+        id="s1",
+        chat_id="c1",
+        tier=Tier.recent,
+        generation=0,
+        span=Span(first_seq=0, last_seq=1, first_message="m0", last_message="m1", messages=2),
+        body=Body(
+            timeline=tuple(TimelineLine(text=line, first_seq=0, last_seq=1) for line in lines),
+            facts=tuple(lines),
+            rules=tuple(Rule(quote=quote, author="u1") for quote in quotes),
+        ),
+        text=text,
+        tokens=1,
+        provenance=Provenance(model=text, prompt_version="1", level=Level.balanced, chunk_ids=("k1",)),
+        created_at=NOW,
+    )
+    stored = summary.model_dump_json(exclude_none=True).encode()
+    expected = json.loads(stored)
+    expected["body"] = {"rules": expected["body"]["rules"]}
+    assert json.loads(rules_alone(stored)) == expected
+
+
+@pytest.mark.parametrize(
+    "written", [b'{"body": {"facts": [], "rules": []}}', b'{"rules":[],"body":{"facts":[]}}', b'{"body":{}}']
+)
+def test_a_summary_that_is_written_in_another_way_stays_whole(written: bytes) -> None:
+    assert rules_alone(written) == written
