@@ -210,7 +210,9 @@ async def store(redis: Redis, snapshot: Snapshot, archive: Archive) -> None:
                 pipe.rpush(key, f"{t.first} {t.size} {t.tokens} 0 {t.first_id} {t.last_id}")
         pipe.hset(
             k.turns,
-            mapping={id: f"digest {entry.first} {entry.size} 1750000000000" for id, entry in snapshot.turns.items()},
+            mapping={
+                id: f"digest {entry.first} {entry.size} 1750000000000" for id, entry in snapshot.turns.items()
+            },
         )
         pipe.hset(k.message_ids, mapping=dict(snapshot.numbers))
         pipe.hset(k.chunks, mapping={item.id: item.model_dump_json() for item in snapshot.chunks})
