@@ -16,7 +16,14 @@ from streams.demo.play import Unfinished, as_json, play
 OPENAI_MODEL = "gpt-4o-mini"
 """With OPENAI_API_KEY alone: a small model that its endpoint has."""
 
-_COLOURS = {"frontend": "white", "window": "cyan", "summarise": "green", "merge": "magenta", "stack": "dim"}
+_COLOURS = {
+    "frontend": "white",
+    "window": "cyan",
+    "summarise": "green",
+    "merge": "magenta",
+    "credits": "yellow",
+    "stack": "dim",
+}
 
 
 def command(

@@ -18,6 +18,7 @@ from services.settings import Settings
 from streams.demo.conversation import CHAT, turns
 from streams.demo.follow import Follower
 from streams.drain import drain
+from streams.pipeline import AGENTS
 from streams.together import Report, Running, run_together
 
 BURST = 5
@@ -58,7 +59,7 @@ async def _play(running: Running, follower: Follower, say: Callable[[str, str], 
         await running.resources.publisher.publish([_record(event) for event in events[at : at + BURST]])
         await asyncio.sleep(0)
     say("frontend", "has published all of them; no reply waited for any of what follows")
-    if not await drain(running.settings, DEADLINE, lambda _: None):
+    if not await drain(running.settings, DEADLINE, _booked(running, say)):
         raise Unfinished(f"the agents did not finish within {DEADLINE:.0f} s")
     await follower.caught_up(lambda: asyncio.sleep(0.05))
     seconds = time.monotonic() - started
@@ -95,6 +96,21 @@ async def _play(running: Running, follower: Follower, say: Callable[[str, str], 
         "context_milliseconds": round(milliseconds, 1),
         "seconds": round(seconds, 2),
     }
+
+
+def _booked(running: Running, say: Callable[[str, str], None]) -> Callable[[dict[str, int]], None]:
+    """Says how many uses the credits agent has booked, as often as it has booked more."""
+    metrics = running.worker.agents[list(AGENTS).index("credits")].metrics
+    shown = 0
+
+    def progress(_: dict[str, int]) -> None:
+        nonlocal shown
+        done = int(metrics.registry.get_sample_value("afterturn_done_total", {"agent": metrics.agent}) or 0)
+        if done > shown:
+            shown = done
+            say("credits", f"{done} uses booked in ClickHouse")
+
+    return progress
 
 
 def _record(event: TurnRecorded) -> Outgoing:
