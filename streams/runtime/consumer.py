@@ -59,6 +59,20 @@ class Consumer(FaustConsumer):
         message.tracked = True
         return message
 
+    async def _wait_next_records(self, timeout: float) -> tuple[Any, Any]:
+        """Records of this assignment only.
+
+        Faust looks at the generation after the fetch. A fetch that was under way during a rebalance would be taken for
+        one of the new assignment, though it may begin behind the committed offset: what lies between would never be
+        delivered, and be committed with it.
+        """
+        generation = self.app.consumer_generation_id
+        records, active = await super()._wait_next_records(timeout)
+        if records and self.app.consumer_generation_id != generation:
+            await self.perform_seek()
+            return {}, active
+        return records, active
+
     async def wait_first(self, *coros: Any, timeout: Any = None) -> WaitResults:
         """See streams/runtime/delivery.py. Called by the fetcher with a delivery and the wait for a suspension."""
         if len(coros) != 2 or timeout is not None or not isinstance(coros[0], Coroutine):

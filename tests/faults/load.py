@@ -165,7 +165,7 @@ def _poisons(dice: random.Random) -> list[Make]:
     def missing(name: str, sent: dict[str, Any]) -> Planned:
         event = {**sent, "id": name}
         del event["messages"]
-        return _record(event, "missing field", "turn.recorded.messages: Field required")
+        return _record(event, "missing field", "messages: Field required")
 
     def other_key(name: str, sent: dict[str, Any]) -> Planned:
         event = {**sent, "id": name, "turn": {"id": name}}
