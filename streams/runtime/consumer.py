@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
+from faust.transport.consumer import ensure_TP
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread as FaustConsumerThread
 from faust.transport.drivers.aiokafka import Consumer as FaustConsumer
 from faust.transport.drivers.aiokafka import Transport as FaustTransport
+from faust.transport.drivers.aiokafka import ensure_aiokafka_TP
 from faust.types import TP, ConsumerMessage
 from mode.services import WaitResults
 
@@ -69,9 +71,23 @@ class Consumer(FaustConsumer):
         generation = self.app.consumer_generation_id
         records, active = await super()._wait_next_records(timeout)
         if records and self.app.consumer_generation_id != generation:
-            await self.perform_seek()
+            if self.assignment():
+                await self.perform_seek()
             return {}, active
         return records, active
+
+    async def perform_seek(self) -> None:
+        """Every partition back to what is committed, or to its beginning where nothing is yet.
+
+        Faust throws fetched records away during a rebalance and seeks back for them; aiokafka seeks only where an offset
+        is committed. Before a partition's first commit, what was thrown away would never be delivered.
+        """
+        committed = {ensure_TP(tp): offset or None for tp, offset in (await self.seek_to_committed()).items()}
+        fresh = [tp for tp, offset in committed.items() if offset is None or offset < 0]
+        if fresh:
+            await self._thread.seek_to_beginning(*map(ensure_aiokafka_TP, fresh))
+        for tp, offset in committed.items():
+            self._read_offset[tp] = self._committed_offset[tp] = None if tp in fresh else offset
 
     async def wait_first(self, *coros: Any, timeout: Any = None) -> WaitResults:
         """See streams/runtime/delivery.py. Called by the fetcher with a delivery and the wait for a suspension."""

@@ -30,6 +30,7 @@ def _consumer(monkeypatch: pytest.MonkeyPatch, *, rebalanced: bool) -> tuple[Con
         seeks.append("to committed")
 
     monkeypatch.setattr(FaustConsumer, "_wait_next_records", fetch)
+    monkeypatch.setattr(consumer, "assignment", lambda: {PLACE}, raising=False)
     monkeypatch.setattr(consumer, "perform_seek", perform_seek, raising=False)
     return consumer, seeks
 
@@ -44,3 +45,28 @@ async def test_records_of_this_assignment_are(monkeypatch: pytest.MonkeyPatch) -
     consumer, seeks = _consumer(monkeypatch, rebalanced=False)
     assert await consumer._wait_next_records(1.0) == (FETCHED, {PLACE})
     assert seeks == []
+
+
+async def test_seeking_back_reaches_partitions_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [TP("chat.turns.v1", number) for number in range(4)]
+    committed = dict(zip(places, (5, None, 0, -1), strict=True))
+    beginnings: list[TP] = []
+
+    class Thread:
+        async def seek_to_committed(self) -> dict[TP, int | None]:
+            return committed
+
+        async def seek_to_beginning(self, *partitions: Any) -> None:
+            beginnings.extend(TP(each.topic, each.partition) for each in partitions)
+
+    consumer = Consumer.__new__(Consumer)
+    consumer._thread = Thread()
+    consumer._read_offset = dict.fromkeys(places, 99)
+    consumer._committed_offset = {}
+    await consumer.perform_seek()
+    assert beginnings == places[1:]
+    assert (
+        consumer._read_offset
+        == consumer._committed_offset
+        == dict(zip(places, (5, None, None, None), strict=True))
+    )
