@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import Any
 
 import faust
@@ -10,6 +9,7 @@ from mode.supervisors import CrashingSupervisor
 
 from services.settings import Settings
 from streams.runtime.consumer import Transport
+from streams.runtime.publisher import tls
 
 FLUSH_TIMEOUT = 30.0
 """Seconds for one produce request; Faust's default is 20 minutes."""
@@ -64,7 +64,7 @@ def _credentials(settings: Settings) -> Any:
         return None
     context = None
     if settings.kafka_security.endswith("SSL"):
-        context = ssl.create_default_context(cafile=str(settings.kafka_ca) if settings.kafka_ca else None)
+        context = tls(settings)
     if settings.kafka_security == "SSL":
         return faust.SSLCredentials(context)
     return faust.SASLCredentials(

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
+from infra import topics
 from schemas.delivery import Outgoing, Record
 from services.deadletters.policy import LEFT_OUT, kept_headers
 from services.failures import Fatal, Poison, Transient
@@ -45,11 +46,6 @@ class Publishes(Protocol):
         self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]]
     ) -> None:
         """Publish bytes as they are; confirmed on return. Raises Poison for a record over the size limit."""
-
-
-def dead_letter_topic(topic: str, agent: str) -> str:
-    """Where an agent's dead letters of a topic go."""
-    return f"{topic}.{agent}.dlq"
 
 
 def where(error: BaseException) -> str:
@@ -139,7 +135,7 @@ class Handling:
         }
         ours = [(name, value.encode()) for name, value in about.items()]
         headers = [*kept_headers(record.headers), *ours]
-        topic = dead_letter_topic(record.topic, self._agent)
+        topic = topics.dead_letters(record.topic, self._agent)
         try:
             await self._retries.run(lambda: self._publisher.forward(topic, record.key, record.value, headers))
         except Poison:

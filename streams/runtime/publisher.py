@@ -35,6 +35,11 @@ def partition_of(key: bytes, partitions: int) -> int:
     return int(_PARTITIONER(key, everywhere, everywhere))
 
 
+def tls(settings: Settings) -> ssl.SSLContext:
+    """Trusts the system's authorities, or the brokers' own where one is set."""
+    return ssl.create_default_context(cafile=str(settings.kafka_ca) if settings.kafka_ca else None)
+
+
 def client_options(settings: Settings) -> dict[str, Any]:
     """Connection options that aiokafka's clients have in common."""
     options: dict[str, Any] = {
@@ -42,9 +47,7 @@ def client_options(settings: Settings) -> dict[str, Any]:
         "security_protocol": settings.kafka_security,
     }
     if settings.kafka_security.endswith("SSL"):
-        options["ssl_context"] = ssl.create_default_context(
-            cafile=str(settings.kafka_ca) if settings.kafka_ca else None
-        )
+        options["ssl_context"] = tls(settings)
     if settings.kafka_security.startswith("SASL"):
         options |= {
             "sasl_mechanism": settings.kafka_sasl_mechanism,

@@ -249,10 +249,12 @@ def test_fenced_blocks_can_be_read(document: Path) -> None:
 def test_nothing_of_a_workplace(document: Path) -> None:
     """The product alone: no path of somebody's machine, no number of an issue, no word about who wrote it where."""
     found = re.findall(
-        r"/work/|\.\./shared|/tmp/plan|/home/\w+|\bissues? \d+|#\d+\b|\bTODO\b|\bFIXME\b|\bsubagent\w*",
+        r"/(?:home|mnt|root|work)/|/tmp/(?!scratch)|\bissues? \d+|#\d+\b|\bTODO\b|\bFIXME\b|\bsubagent\w*",
         text(document),
     )
     assert not found
+    beside = {name for name in re.findall(r"\.\./([\w.-]*\w)", text(document)) if not (ROOT / name).exists()}
+    assert not beside, "folders that are not the project's"
 
 
 def test_decisions_have_the_three_parts_and_consecutive_numbers() -> None:
