@@ -13,6 +13,8 @@ class Topics:
     CHUNKS = "chat.chunks.v1"
     SUMMARIES = "chat.summaries.v1"
     USAGE = "credits.usage.v1"
+    MEMORY_COMMANDS = "memory.commands.v1"
+    MEMORY_CHANGES = "memory.changes.v1"
 
 
 class Position(NamedTuple):

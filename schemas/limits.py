@@ -26,3 +26,27 @@ FIRST_YEAR = 1970
 
 LAST_YEAR = 2260
 """The last full year that ClickHouse's DateTime64 holds with nanoseconds."""
+
+MEMORY_CHARACTERS = 500
+"""A saved memory, in Unicode characters (M3)."""
+
+MEMORIES_UNPINNED = 100
+"""Unpinned memories of one scope (M3), and of one context (M6)."""
+
+MEMORIES_PINNED = 20
+"""Pinned memories of one scope (M3)."""
+
+MEMORY_OPS = 50
+"""Operations on memories in one turn or command."""
+
+MEMORY_RECENT_DAYS = 7
+"""So long a memory is marked as recent after its last update (M6)."""
+
+DESCRIPTION_CHARACTERS = 1_000
+"""What memories are generated from, in Unicode characters (M7)."""
+
+DRAFT_MESSAGES = 20
+"""Messages that memories are drafted from (M7)."""
+
+DRAFTS = 5
+"""Drafts of one request (M7)."""

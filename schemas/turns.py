@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, TypeAdapter, field_validator, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
 from schemas import limits
 from schemas.base import Count, Id, Model, Timestamp
@@ -21,6 +21,29 @@ class Role(StrEnum):
     tool = "tool"
 
 
+def _fits(text: str) -> str:
+    # a character has at most 4 bytes: most texts need no encoding to know that they fit
+    if len(text) * 4 > limits.MESSAGE_BYTES:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            raise ValueError("is not valid Unicode (a lone surrogate)") from None
+        if size > limits.MESSAGE_BYTES:
+            raise ValueError(f"has {size} bytes, the limit is {limits.MESSAGE_BYTES}")
+    return text
+
+
+MessageText = Annotated[
+    str,
+    AfterValidator(_fits),
+    Field(
+        description=f"At most {limits.MESSAGE_BYTES} bytes as UTF-8.",
+        # for readers of the JSON Schema, which cannot count bytes: so many characters never fit
+        json_schema_extra={"maxLength": limits.MESSAGE_BYTES},
+    ),
+]
+
+
 class Message(Model):
     """One message. `author` is the id or name of who speaks; by default the role."""
 
@@ -31,24 +54,7 @@ class Message(Model):
         max_length=limits.ID_CHARACTERS,
         description="Id or name of who speaks; by default the role.",
     )
-    text: str = Field(
-        description=f"At most {limits.MESSAGE_BYTES} bytes as UTF-8.",
-        # for readers of the JSON Schema, which cannot count bytes: so many characters never fit
-        json_schema_extra={"maxLength": limits.MESSAGE_BYTES},
-    )
-
-    @field_validator("text")
-    @classmethod
-    def _size(cls, text: str) -> str:
-        # a character has at most 4 bytes: most texts need no encoding to know that they fit
-        if len(text) * 4 > limits.MESSAGE_BYTES:
-            try:
-                size = len(text.encode())
-            except UnicodeEncodeError:
-                raise ValueError("is not valid Unicode (a lone surrogate)") from None
-            if size > limits.MESSAGE_BYTES:
-                raise ValueError(f"has {size} bytes, the limit is {limits.MESSAGE_BYTES}")
-        return text
+    text: MessageText
 
 
 def _some(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -106,9 +112,9 @@ class MemoryHints(Model):
     )
     ops: tuple[dict[str, Any], ...] = Field(
         default=(),
-        max_length=50,
+        max_length=limits.MEMORY_OPS,
         fail_fast=True,
-        description="Kept with the event; saved memories are not served yet.",
+        description="What the character saved, changed or deleted in its memories during the reply, in order.",
     )
 
 
@@ -123,10 +129,9 @@ class Envelope(Model):
     user: UserRef | None = None
 
 
-class TurnRecorded(Envelope):
-    """A finished turn. The same turn id with the same messages changes nothing, with others it is refused."""
+class FinishedTurn(Envelope):
+    """What a turn consists of."""
 
-    type: Literal["turn.recorded"] = "turn.recorded"
     turn: TurnRef
     messages: Messages
     model: ModelRef | None = None
@@ -134,35 +139,43 @@ class TurnRecorded(Envelope):
     memory: MemoryHints = MemoryHints()
 
     @model_validator(mode="after")
-    def _distinct(self) -> TurnRecorded:
+    def _distinct(self) -> Self:
         if len({message.id for message in self.messages}) != len(self.messages):
             raise ValueError("messages: two messages have the same id")
         return self
 
 
-class TurnRegenerated(Envelope):
-    """The last reply is replaced by another one."""
+class TurnRecorded(FinishedTurn):
+    """A finished turn. The same turn id with the same messages changes nothing, with others it is refused."""
+
+    type: Literal["turn.recorded"] = "turn.recorded"
+
+
+class TurnRegenerated(FinishedTurn):
+    """The chat's last turn is replaced: `messages` are all of it, what the user said included."""
 
     type: Literal["turn.regenerated"] = "turn.regenerated"
-    turn: TurnRef
-    messages: Messages
-    model: ModelRef | None = None
-    usage: TokenUsage | None = None
-    memory: MemoryHints = MemoryHints()
 
 
 class ChatRewound(Envelope):
-    """Every turn after this one is taken back."""
+    """Every turn after this one is taken back; without a turn, every turn of the chat."""
 
     type: Literal["chat.rewound"] = "chat.rewound"
-    turn: TurnRef
+    turn: TurnRef | None = Field(default=None, description="The last turn that stays; null: none does.")
+
+
+class EditedMessage(Model):
+    """A message by its id, and its new text."""
+
+    id: Id
+    text: MessageText
 
 
 class MessageEdited(Envelope):
-    """A message says something else from now on."""
+    """A message says something else from now on. Its role and author stay."""
 
     type: Literal["message.edited"] = "message.edited"
-    message: Message
+    message: EditedMessage
 
 
 class MessageRef(Model):
@@ -193,9 +206,12 @@ class ChatForked(Envelope):
 
 
 class ChatDeleted(Envelope):
-    """The chat and everything derived from it is to go."""
+    """The chat and everything derived from it is to go. Its id is not used again."""
 
     type: Literal["chat.deleted"] = "chat.deleted"
+    forget_memories: bool = Field(
+        default=False, description="Whether what its turns have saved in memories goes as well."
+    )
 
 
 TurnEvent = Annotated[

@@ -18,6 +18,8 @@ class Stage(StrEnum):
     chunk = "chunk"
     merge = "merge"
     compress = "compress"
+    draft = "draft"
+    generation = "generation"
 
 
 class UsageBooked(Model):

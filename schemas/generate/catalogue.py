@@ -9,11 +9,25 @@ from schemas.base import Model
 from schemas.chat import ChatRef, Level, Surface, UserRef
 from schemas.chunks import ChunkClosed, Span
 from schemas.delivery import Topics
+from schemas.memories import (
+    Author,
+    CharacterDeleted,
+    MemoryChanged,
+    MemoryClear,
+    MemoryOps,
+    MemoryRollback,
+    MemorySettings,
+    OpResult,
+    Source,
+    Status,
+    scope_of,
+)
 from schemas.summaries import SummarySaved, Tier
 from schemas.turns import (
     ChatDeleted,
     ChatForked,
     ChatRewound,
+    EditedMessage,
     ForkPoint,
     MemoryHints,
     Message,
@@ -73,6 +87,10 @@ def _at(second: int) -> datetime:
     return datetime(2026, 11, 30, 10, 0, second, tzinfo=UTC)
 
 
+def _command(number: int) -> dict[str, Any]:
+    return {"id": f"k{number}", "at": _at(number), "user_id": "u1"}
+
+
 def _envelope(number: int) -> dict[str, Any]:
     return {"id": f"e{number}", "at": _at(number), "chat": _CHAT, "user": _USER}
 
@@ -98,15 +116,13 @@ TURN_EVENTS = (
             model=_MODEL,
             usage=TokenUsage(prompt_tokens=8_123, completion_tokens=7),
         ),
-        supported=False,
     ),
-    Event(ChatRewound, ChatRewound(**_envelope(3), turn=TurnRef(id="t40")), supported=False),
+    Event(ChatRewound, ChatRewound(**_envelope(3), turn=TurnRef(id="t40"))),
     Event(
         MessageEdited,
-        MessageEdited(**_envelope(4), message=_ASKED.model_copy(update={"text": "The Heron is 9.2 metres."})),
-        supported=False,
+        MessageEdited(**_envelope(4), message=EditedMessage(id="m83", text="The Heron is 9.2 metres.")),
     ),
-    Event(MessageDeleted, MessageDeleted(**_envelope(5), message=MessageRef(id="m84")), supported=False),
+    Event(MessageDeleted, MessageDeleted(**_envelope(5), message=MessageRef(id="m84"))),
     Event(
         ChatForked,
         ChatForked(
@@ -116,12 +132,11 @@ TURN_EVENTS = (
             user=_USER,
             source=ForkPoint(chat="c1", turn="t40"),
         ),
-        supported=False,
     ),
-    Event(ChatDeleted, ChatDeleted(**_envelope(7)), supported=False),
+    Event(ChatDeleted, ChatDeleted(**_envelope(7))),
 )
 
-TOPICS = (
+TOPICS: tuple[Topic, ...] = (
     Topic(
         Topics.TURNS,
         "Turns",
@@ -200,6 +215,61 @@ TOPICS = (
                     stage=Stage.reply,
                     tokens_in=8_123,
                     tokens_out=311,
+                ),
+            ),
+        ),
+    ),
+)
+
+MEMORY_COMMANDS = (
+    Event(
+        MemoryOps,
+        MemoryOps(
+            **_command(1),
+            by=Author.character,
+            character="mira",
+            characters=("mira",),
+            source=Source(chat="c1", turn="t42"),
+            ops=({"op": "save", "text": "Theo's boat, the Heron, is 9.2 metres long."},),
+        ),
+    ),
+    Event(MemoryRollback, MemoryRollback(**_command(2), chat_id="c1", generation=1, turns=("t42",))),
+    Event(MemoryClear, MemoryClear(**_command(3), scope=scope_of("mira"))),
+    Event(MemorySettings, MemorySettings(**_command(4), character="mira", learn_from_chat=False)),
+    Event(CharacterDeleted, CharacterDeleted(**_command(5), character="mira")),
+)
+
+TOPICS += (
+    Topic(
+        Topics.MEMORY_COMMANDS,
+        "Memory commands",
+        "What is to be changed in a user's saved memories.",
+        "The user's id.",
+        "memories",
+        "the window agent and the gateway",
+        MEMORY_COMMANDS,
+    ),
+    Topic(
+        Topics.MEMORY_CHANGES,
+        "Memory changes",
+        "What became of each memory command. Nothing of ours reads it: it is for frontends and analysts.",
+        "The user's id.",
+        "",
+        "the memories agent",
+        (
+            Event(
+                MemoryChanged,
+                MemoryChanged(
+                    id="3c9c9c55-8d2a-5b0e-9d53-0c1f1f7a6e21",
+                    at=_at(9),
+                    user_id="u1",
+                    command_id="k1",
+                    command="memory.ops",
+                    by=Author.character,
+                    version=1,
+                    results=(
+                        OpResult(op="save", status=Status.applied, memory_id="mem-5d5b5a0e8f0a", change=1),
+                    ),
                 ),
             ),
         ),

@@ -4,7 +4,8 @@
 |---|---|---|
 | `:w` | hash | the window's counters, bounds and watermark (services/window/window.lua) |
 | `:m` | hash | message number -> message, for live and pending messages only |
-| `:t` | hash | turn id -> digest of its content, first message number, count, time in milliseconds |
+| `:t` | hash | turn id -> digest of its content, first message number, count, time in milliseconds, ids of its messages |
+| `:to` | list | turn ids, in the order of the chat |
 | `:i` | hash | message id -> message number |
 | `:e` | set | ids of applied events |
 | `:l` | list | live turns, oldest first |
@@ -14,7 +15,21 @@
 | `:sa` | hash | summary id -> summary that was merged into another one; `<id>@<version>`: what its compression replaced |
 | `:a` | hash | chunk id -> its messages, compressed |
 | `:ao` | list | chunk ids, each at the place of its index; empty where no summary covers the chunk yet |
+| `:mu` | hash | turn id -> user in whose saved memories the turn may have written |
+| `:mr` | hash | command id -> rollback of saved memories that is not known to have taken effect |
 | `:o:<agent>` | hash | outbox: what an agent has decided to publish and has not confirmed yet |
+All keys of a user share one hash slot as well.
+
+| key | type | content |
+|---|---|---|
+| `:w` | hash | watermark (`ep`, `pa`, `of`), `v` version, `n` number of the newest change |
+| `:x` | hash | memory id -> scope ('' where the entry is gone), space, number of its newest change |
+| `:s:<scope>` | hash | memory id -> entry |
+| `:h` | hash | number -> change: the history |
+| `:j:<chat>` | hash | turn id -> numbers of the changes that it made, space separated: the journal |
+| `:c`, `:co` | hash, list | command id -> its result; ids in the order they came, of as many as are remembered |
+| `:l` | hash | character -> `0` where chats with it are not learned from |
+| `:o:memories` | hash | outbox |
 """
 
 from __future__ import annotations
@@ -37,6 +52,9 @@ class ChatKeys(NamedTuple):
     archived_summaries: str
     archive: str
     archive_order: str
+    turn_order: str
+    memory_users: str
+    memory_rollbacks: str
 
     @classmethod
     def of(cls, chat: str) -> ChatKeys:
@@ -55,7 +73,52 @@ class ChatKeys(NamedTuple):
             base + "sa",
             base + "a",
             base + "ao",
+            base + "to",
+            base + "mu",
+            base + "mr",
         )
+
+
+class UserKeys(NamedTuple):
+    """The keys of one user's saved memories, ready for KEYS of a script."""
+
+    watermark: str
+    places: str
+    history: str
+    commands: str
+    command_order: str
+    settings: str
+    outbox: str
+    channel: str
+
+    @classmethod
+    def of(cls, user: str) -> UserKeys:
+        """Keys of `user`."""
+        base = f"{{u:{user}}}:"
+        return cls(
+            base + "w",
+            base + "x",
+            base + "h",
+            base + "c",
+            base + "co",
+            base + "l",
+            base + "o:memories",
+            base + "live",
+        )
+
+
+def scope(user: str, scope: str) -> str:
+    """The entries of one scope of a user."""
+    return f"{{u:{user}}}:s:{scope}"
+
+
+def journal(user: str, chat: str) -> str:
+    """What the turns of one chat have written into a user's memories."""
+    return f"{{u:{user}}}:j:{chat}"
+
+
+USER_PATTERN = "{u:*}:w"
+"""Matches one key per user with saved memories."""
 
 
 def outbox(chat: str, agent: str) -> str:
