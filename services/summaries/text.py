@@ -43,9 +43,10 @@ def _marks() -> str:
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
-_LETTER = rf"(?:[^\W_]|[{_marks()}])"
-# an apostrophe or a hyphen separates: what is common ("it", "l") is told from what is not
-_WORD = re.compile(rf"\d+(?:[.,:/]\d+)+|{_LETTER}+")
+_MARKS = _marks()
+# An apostrophe or a hyphen separates: what is common ("it", "l") is told from what is not. Letters and marks are runs of
+# two disjoint classes, because an alternative for every single character takes several times as long.
+_WORD = re.compile(rf"\d+(?:[.,:/]\d+)+|[^\W_]+(?:[{_MARKS}]+[^\W_]*)*|[{_MARKS}]+(?:[^\W_]+[{_MARKS}]*)*")
 _RUN = re.compile(rf"[{_UNSPACED}]+")
 _SENTENCE_END = re.compile(
     rf"(?P<stop>\.)[{_CLOSERS}]*(?=\s|$)|[!?…]+[{_ENDERS}]*[{_CLOSERS}]*(?=\s|$)|[{_FULL_ENDERS}]+[{_CLOSERS}]*|\n+"
@@ -79,6 +80,17 @@ def words(text: str) -> Iterator[tuple[int, int]]:
         yield match.span()
 
 
+def words_of(text: str) -> list[str]:
+    """The words themselves, in order."""
+    return _WORD.findall(text)
+
+
+def first_word(text: str) -> str:
+    """The first of the words; "" where there is none."""
+    match = _WORD.search(text)
+    return match.group() if match else ""
+
+
 def is_unspaced(character: str) -> bool:
     """Whether words of the character's script are written without spaces between them."""
     return _RUN.match(character) is not None
@@ -86,8 +98,14 @@ def is_unspaced(character: str) -> bool:
 
 def unspaced_runs(text: str) -> Iterator[tuple[int, int]]:
     """Ranges of a word or a text that are in a script without spaces."""
-    for match in _RUN.finditer(text):
-        yield match.span()
+    if not text.isascii():
+        for match in _RUN.finditer(text):
+            yield match.span()
+
+
+def unspaced_characters(text: str) -> int:
+    """How many characters of the text are in a script without spaces."""
+    return 0 if text.isascii() else sum(map(len, _RUN.findall(text)))
 
 
 def shorten(text: str, characters: int) -> str:
@@ -145,8 +163,7 @@ def _is_short(text: str, start: int, end: int) -> bool:
     if end - start > 40:
         return False
     piece = text[start:end]
-    unspaced = sum(len(run) for run in _RUN.findall(piece))
-    return len(piece.split()) < _SHORT and unspaced < 4 * _SHORT
+    return len(piece.split()) < _SHORT and unspaced_characters(piece) < 4 * _SHORT
 
 
 def _bounded(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

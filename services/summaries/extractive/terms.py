@@ -39,6 +39,8 @@ _EMPHASIS_TO = math.log(20_000)
 """A word before here in the vocabulary that stands in capitals is shouted, a rarer one is a short form ("NATO")."""
 _SHOUTED_CHARACTERS = 4
 _ENCODED_AT_ONCE = 64
+_REMEMBERED_CHARACTERS = 32
+"""A longer word is seldom met again: it is no word, or a whole clause in a script without spaces."""
 
 
 class Token(NamedTuple):
@@ -74,24 +76,43 @@ def _commonness(word: str) -> float:
 def tokens(clause: str) -> tuple[Token, ...]:
     """The words of a clause. A run in a script without spaces counts as the pieces that the vocabulary has for it."""
     found: list[Token] = []
-    shouted = is_shouted(clause)
-    for at, (start, end) in enumerate(texts.words(clause)):
-        word = clause[start:end]
-        folded = word.casefold()
-        done = 0
-        for first, last in texts.unspaced_runs(folded):
-            _append(found, folded[done:first], capital=False)
-            for piece in range(first, last, _ENCODED_AT_ONCE):
-                found.extend(
-                    Token(f"\0{number}", math.log(number + 1), digit=False, capital=False)
-                    for number in _encoding().encode_ordinary(
-                        folded[piece : min(last, piece + _ENCODED_AT_ONCE)]
-                    )
-                )
-            done = last
-        capital = at > 0 and not shouted and is_name(word)
-        _append(found, folded[done:], capital=capital)
+    named = False
+    may_name = not is_shouted(clause)
+    for word in texts.words_of(clause):
+        known = _word(word) if len(word) <= _REMEMBERED_CHARACTERS else _read(word)
+        found += known.named if named else known.plain
+        # the first word of a clause has its capital from there
+        named = may_name
     return tuple(found)
+
+
+class _Word(NamedTuple):
+    """What a word is made of: as it is where a capital says nothing, and where one tells a name."""
+
+    plain: tuple[Token, ...]
+    named: tuple[Token, ...]
+
+
+def _read(word: str) -> _Word:
+    found: list[Token] = []
+    folded = word.casefold()
+    done = 0
+    for first, last in texts.unspaced_runs(folded):
+        _append(found, folded[done:first])
+        for piece in range(first, last, _ENCODED_AT_ONCE):
+            found.extend(
+                Token(f"\0{number}", math.log(number + 1), digit=False, capital=False)
+                for number in _encoding().encode_ordinary(folded[piece : min(last, piece + _ENCODED_AT_ONCE)])
+            )
+        done = last
+    _append(found, folded[done:])
+    plain = tuple(found)
+    if done == len(folded) or not is_name(word):
+        return _Word(plain, plain)
+    return _Word(plain, (*plain[:-1], plain[-1]._replace(capital=True)))
+
+
+_word = lru_cache(maxsize=16_384)(_read)
 
 
 def is_name(word: str) -> bool:
@@ -103,6 +124,8 @@ def is_name(word: str) -> bool:
 
 def is_shouted(clause: str) -> bool:
     """Whether most of the letters that have a case are capitals."""
+    if clause.islower():
+        return False
     large = sum(map(str.isupper, clause))
     return large > _SHOUTED_CHARACTERS and large > sum(map(str.islower, clause))
 
@@ -112,9 +135,9 @@ def is_telling(token: Token) -> bool:
     return token.capital or token.commonness > _TELLING_FROM
 
 
-def _append(found: list[Token], word: str, *, capital: bool) -> None:
+def _append(found: list[Token], word: str) -> None:
     if word:
-        found.append(Token(word, _commonness(word), any(map(str.isdigit, word)), capital))
+        found.append(Token(word, _commonness(word), any(map(str.isdigit, word)), capital=False))
 
 
 def weights(uses: Sequence[Use], known: Iterable[str]) -> dict[str, float]:
@@ -131,10 +154,10 @@ def weights(uses: Sequence[Use], known: Iterable[str]) -> dict[str, float]:
             entry.add(token, use)
     ranks.sort()
     capital = _CAPITAL_OF_NOUN if capitals_are_common(use.tokens for use in uses) else _CAPITAL
-    names = tuple({name for text in known for name in _names(text)})
+    begun = {name[:end] for text in known for name in _names(text) for end in range(3, len(name) + 1)}
     found: dict[str, float] = {}
     for term, entry in seen.items():
-        if len(term) > 2 and any(name.startswith(term) for name in names):
+        if term in begun:
             found[term] = 0.0
             continue
         low, high = (f(ranks, entry.token.commonness) for f in (bisect_left, bisect_right))
@@ -152,7 +175,7 @@ def capitals_are_common(clauses: Iterable[Sequence[Token]]) -> bool:
 
 
 def _names(text: str) -> list[str]:
-    return [text[start:end].casefold() for start, end in texts.words(text)]
+    return [word.casefold() for word in texts.words_of(text)]
 
 
 class _Seen:

@@ -89,9 +89,7 @@ def from_lines(lines: Sequence[TimelineLine], edited: Sequence[bool]) -> list[Un
 
 
 def _words(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(
-        name[start:end].casefold() for name in frozenset(names) for start, end in texts.words(name)
-    )
+    return frozenset(word.casefold() for name in frozenset(names) for word in texts.words_of(name))
 
 
 def split_label(line: str) -> tuple[str, str]:
@@ -208,15 +206,14 @@ def _together(text: str, speakers: Collection[str]) -> Iterator[texts.Clause]:
 
 def is_short(piece: str) -> bool:
     """Whether a piece has too few words to be understood alone."""
-    unspaced = sum(last - first for first, last in texts.unspaced_runs(piece))
-    return unspaced < 2 * _LEAST_WORDS and sum(1 for _ in texts.words(piece)) < _LEAST_WORDS
+    return texts.unspaced_characters(piece) < 2 * _LEAST_WORDS and len(texts.words_of(piece)) < _LEAST_WORDS
 
 
 def _tells(piece: str, speakers: Collection[str]) -> bool:
     """Whether a short piece has a number, or is a name of two words that calls no one of those who speak."""
     if any(map(str.isdigit, piece)):
         return True
-    found = [piece[start:end] for start, end in texts.words(piece)]
+    found = texts.words_of(piece)
     return (
         len(found) > 1
         and all(map(is_name, found))
@@ -228,14 +225,14 @@ def _is_aside(piece: str, speakers: Collection[str]) -> bool:
     """Whether a short piece is one word or calls one of those who speak: the "Well" of "Well, that depends"."""
     if not is_short(piece):
         return False
-    found = [piece[start:end].casefold() for start, end in texts.words(piece)]
+    found = [word.casefold() for word in texts.words_of(piece)]
     return len(found) < 2 or any(speaker.startswith(word) for word in found for speaker in speakers)
 
 
 def _goes_on(piece: str) -> bool:
     """Whether a piece begins with a number or in lower case, in a script that has capitals."""
-    first = next(texts.words(piece), None)
-    return first is not None and (piece[first[0]].islower() or piece[first[0]].isdigit())
+    first = texts.first_word(piece)[:1]
+    return first.islower() or first.isdigit()
 
 
 def _is_remark(words: Sequence[Token]) -> bool:

@@ -38,6 +38,7 @@ _EDGE_ONLY = "()[]{}（）［］【】*"
 """They also stand alone ("a) ...", ":)", "5 * 3"): without a partner they go only from the ends of a clause."""
 
 _CLOSERS = frozenset("".join(_CLOSED_BY.values()))
+_MARKS = _CLOSERS.union(_CLOSED_BY)
 _LEADS_ON = ",;:–—-−·、，；：،؛"
 _OPENS = "([{（［【「『《〈〝«‹“„‚¿¡"
 _BEFORE_OPENING = _OPENS + "\"'‘–—-/"
@@ -67,7 +68,7 @@ def ends_sentence(text: str) -> bool:
 def _paired(text: str) -> str:
     """The text without quotation marks that have no partner, and without such brackets at its ends; without the pair of
     quotation marks around all of it."""
-    if not any(mark in _CLOSED_BY or mark in _CLOSERS for mark in text):
+    if _MARKS.isdisjoint(text):
         return text
     partner = _partners(text)
     drop = {at for at, mark in enumerate(text) if mark in _QUOTES and at not in partner and mark != "’"}
@@ -88,7 +89,7 @@ def _partners(text: str) -> dict[int, int]:
     waiting: list[int] = []
     found: dict[int, int] = {}
     for at, mark in enumerate(text):
-        if mark not in _CLOSED_BY and mark not in _CLOSERS:
+        if mark not in _MARKS:
             continue
         before = text[at - 1] if at else _PLAIN
         after = text[at + 1] if at + 1 < len(text) else _PLAIN
