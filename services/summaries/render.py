@@ -29,13 +29,18 @@ _Entry = TimelineLine | Rule | str
 
 def render(body: Body) -> str:
     """The text of a prompt; "" for an empty body. Entries of white space alone leave no line."""
+    return "\n".join(lines(body))
+
+
+def lines(body: Body) -> list[str]:
+    """The lines of that text."""
     written: list[str] = []
     for section, entries in _entries(body):
-        shown = [line for line in map(_line, entries) if line]
+        shown = [line for line in map(line_of, entries) if line]
         if shown and section:
             written.append(section)
         written.extend(shown)
-    return "\n".join(written)
+    return written
 
 
 def parse(text: str, previous: Body, span: Span) -> Body:
@@ -48,7 +53,7 @@ def parse(text: str, previous: Body, span: Span) -> Body:
     old: dict[tuple[str, str], deque[_Entry]] = defaultdict(deque)
     for section, entries in _entries(previous):
         for entry in entries:
-            old[section, _line(entry)].append(entry)
+            old[section, line_of(entry)].append(entry)
     found: dict[str, list[_Entry]] = {section: [] for section in (_TIMELINE, *_SECTIONS)}
     unknown: list[tuple[str, int, str]] = []
     section = _TIMELINE
@@ -86,7 +91,8 @@ def _entries(body: Body) -> Iterator[tuple[str, tuple[_Entry, ...]]]:
     yield RULES, body.rules
 
 
-def _line(entry: _Entry) -> str:
+def line_of(entry: _Entry) -> str:
+    """An entry's line; "" for white space alone."""
     if isinstance(entry, Rule):
         quote = one_line(entry.quote)
         author = one_line(entry.author)

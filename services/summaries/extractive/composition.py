@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from operator import attrgetter
 
 from schemas.summaries import TimelineLine
 from services.summaries import text as texts
-from services.summaries.extractive.units import SPEAKERS, Unit, joined
+from services.summaries.extractive.units import SPEAKERS, Unit, together
 from services.summaries.extractive.wording import ends_sentence
 
 _FULL_WIDTH = "。！？｡．」』）】"
+_position = attrgetter("position")
 
 
 def lines(units: Iterable[Unit], periods: Sequence[int] = ()) -> list[TimelineLine]:
     """One line for each run of units of one speaker. Units before a seq in `periods` share one line per period:
     periods end before those seqs, ascending."""
-    ordered = sorted(units, key=lambda unit: unit.position)
-    found: list[TimelineLine] = []
-    for period, group in groupby(ordered, key=lambda unit: _period(unit, periods)):
-        runs = [list(run) for _, run in groupby(group, key=lambda unit: unit.author)]
-        if period is None:
-            found.extend(_line([run]) for run in runs)
-        else:
-            found.append(_line(runs))
-    return found
+    return [
+        TimelineLine(
+            text=SPEAKERS.join(map(said, runs)),
+            first_seq=min(unit.first_seq for run in runs for unit in run),
+            last_seq=max(unit.last_seq for run in runs for unit in run),
+        )
+        for runs in _rows(units, periods)
+    ]
+
+
+class Lines:
+    """The texts of those lines, for choices that have most of their lines in common: each is made once."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[Unit, ...], str] = {}
+
+    def __call__(self, units: Iterable[Unit], periods: Sequence[int] = ()) -> list[str]:
+        """The texts of `lines`, in order."""
+        return [SPEAKERS.join(map(self._run, runs)) for runs in _rows(units, periods)]
+
+    def _run(self, units: Sequence[Unit]) -> str:
+        run = tuple(units)
+        text = self._said.get(run)
+        if text is None:
+            text = self._said[run] = said(run)
+        return text
 
 
 def said(units: Sequence[Unit]) -> str:
@@ -36,13 +54,24 @@ def _period(unit: Unit, periods: Sequence[int]) -> int | None:
     return next((end for end in periods if unit.first_seq < end), None)
 
 
-def _line(runs: Sequence[Sequence[Unit]]) -> TimelineLine:
-    units = [unit for run in runs for unit in run]
-    return TimelineLine(
-        text=SPEAKERS.join(said(run) for run in runs),
-        first_seq=min(unit.first_seq for unit in units),
-        last_seq=max(unit.last_seq for unit in units),
-    )
+def _rows(units: Iterable[Unit], periods: Sequence[int]) -> list[list[list[Unit]]]:
+    """For each line its runs, for each run its units."""
+    rows: list[list[list[Unit]]] = []
+    author: str | None = None
+    before: int | None = None
+    for unit in sorted(units, key=_position):
+        period = _period(unit, periods) if periods else None
+        if rows and period is not None and period == before:
+            if unit.author == author:
+                rows[-1][-1].append(unit)
+            else:
+                rows[-1].append([unit])
+        elif rows and period is before is None and unit.author == author:
+            rows[-1][-1].append(unit)
+        else:
+            rows.append([[unit]])
+        author, before = unit.author, period
+    return rows
 
 
 def _joined(units: Sequence[Unit]) -> str:
@@ -56,7 +85,7 @@ def _joined(units: Sequence[Unit]) -> str:
             runs.append([unit])
     parts: list[str] = []
     for run in runs:
-        text = joined(run).text if len(run) > 1 else run[0].text
+        text = together(run) if len(run) > 1 else run[0].text
         if parts:
             parts.append(_between(parts[-1]))
         parts.append(text)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from schemas.summaries import Body
 from services.summaries.extractive import composition
-from services.summaries.extractive.facts import names_and_numbers
+from services.summaries.extractive.facts import may_name, names_and_numbers
 from services.summaries.extractive.selection import choose, exchange, fit, worthwhile
 from services.summaries.extractive.sources import Reading
 from services.summaries.extractive.terms import Use, capitals_are_common, tokens, weights
 from services.summaries.extractive.units import Unit, joined
 from services.summaries.extractive.wording import cleaned
-from services.summaries.render import render
+from services.summaries.render import line_of, lines, render
 from services.summaries.text import shorten
 from services.tokens.counter import TokenCounter
+from services.tokens.lines import LineCounter
 
 SECTIONS_FROM = 120
 """Tokens from which on a first summary has sections: in a smaller one their headings would cost too much of it."""
@@ -67,8 +69,14 @@ def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
         timeline = composition.lines(chosen, _periods(chosen, units, plan))
         return body.model_copy(update={"timeline": tuple(timeline)})
 
+    line_texts, line_tokens, standing = composition.Lines(), LineCounter(count), lines(body)
+
+    def fit_together(chosen: Sequence[Unit]) -> bool:
+        timeline = map(line_of, line_texts(chosen, _periods(chosen, units, plan)))
+        return line_tokens([*timeline, *standing]) <= plan.budget - reserved
+
     def fits(chosen: Sequence[Unit]) -> bool:
-        return count(render(with_timeline([*fixed, *chosen]))) <= plan.budget - reserved
+        return fit_together([*fixed, *chosen])
 
     # more than fits: what is estimated as too long may fit between its neighbours
     chosen = choose(
@@ -81,7 +89,7 @@ def draft(reading: Reading, plan: Plan, count: TokenCounter) -> Body:
         again=plan.again,
     )
     if not fits([]):
-        fixed = fit(fixed, lambda some: count(render(with_timeline(some))) <= plan.budget - reserved)
+        fixed = fit(fixed, fit_together)
     fitting = [*fixed, *exchange(fit(chosen, fits), candidates, worth, covered, fits)]
     if not fitting and not render(body) and left:
         fitting = _shortened(left, worth, fits)
@@ -192,23 +200,27 @@ def _with_facts(
     """Names and numbers that no line says, as far as the budget reaches."""
     known = _terms([render(body)])
     room = plan.budget - count(render(body)) - count("\nFacts:")
+    terms = lru_cache(maxsize=None)(lambda fact: _terms([fact]))
+    costs = lru_cache(maxsize=None)(lambda fact: count(f"\n{fact}"))
     found: list[tuple[float, int, str]] = []
     for at, unit in enumerate(units):
+        if not may_name(unit.text):
+            continue
         around = units[max(0, at - _AROUND) : at + _AROUND + 1]
-        single = not capitals_are_common(near.tokens for near in around)
+        single = not capitals_are_common([near.tokens for near in around])
         for fact in names_and_numbers(unit.text, single=single):
-            gain = sum(worth.get(term, 0.0) for term in _terms([fact]) - known)
-            found.append((gain * unit.worth / max(1, count(f"\n{fact}")), unit.position, fact))
+            gain = sum([worth.get(term, 0.0) for term in terms(fact) - known])
+            found.append((gain * unit.worth / max(1, costs(fact)), unit.position, fact))
     kept: list[tuple[int, str]] = []
     for value, position, fact in sorted(found, key=lambda item: (-item[0], item[1])):
-        new = _terms([fact]) - known
-        cost = count(f"\n{fact}")
+        new = terms(fact) - known
+        cost = costs(fact)
         if value > 0 and new and cost <= min(room, _NEW_FACTS * plan.budget):
             kept.append((position, fact))
             known |= new
             room -= cost
     facts = [*body.facts, *(fact for _, fact in sorted(kept))]
-    told = [_terms([fact]) for fact in facts]
+    told = [*map(terms, facts)]
     facts = [
         fact
         for at, fact in enumerate(facts)

@@ -11,9 +11,16 @@ from services.summaries.extractive.wording import cleaned
 _QUOTED = re.compile(
     r"“([^”]{2,60})”|„([^“”]{2,60})[“”]|«([^»]{2,60})»|「([^」]{1,30})」|『([^』]{1,30})』|《([^》]{1,30})》|\"([^\"]{2,60})\""
 )
+_TELLS = re.compile('["0-9A-Z]')
+_FIRST = '"0123456789'
 _MEASURE_CHARACTERS = 16
 _COUNTED_WITHIN = 2
 _WITHIN_NAMES = (" ", "-", "'", "’", ". ")
+
+
+def may_name(clause: str) -> bool:
+    """False only where `names_and_numbers` finds nothing: a quick look at the characters."""
+    return not clause.isascii() or _TELLS.search(clause, 1) is not None or clause[0] in _FIRST
 
 
 def names_and_numbers(clause: str, *, single: bool = True) -> list[str]:

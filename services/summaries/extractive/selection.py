@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect, insort
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import median
 
@@ -40,10 +41,9 @@ def choose(
     Lazy greedy: values only fall while terms get covered, so a unit is looked at again only when it is on top.
     """
     known = set(covered)
-    labels: dict[str, int] = {}
-    for unit in units:
-        if unit.author not in labels:
-            labels[unit.author] = count(f"\n{unit.author}:") if unit.author else _JOIN
+    labels = {
+        author: count(f"\n{author}:") if author else _JOIN for author in {unit.author for unit in units}
+    }
     costs = [count(f" {unit.text}") for unit in units]
     taken: list[int] = []
     heard: set[int] = set()
@@ -66,7 +66,7 @@ def choose(
     def score(at: int) -> tuple[float, int]:
         unit = units[at]
         gain = unit.worth * sum(
-            weights.get(term, 0.0) * (again if term in known else 1.0) for term in unit.terms
+            [weights.get(term, 0.0) * (again if term in known else 1.0) for term in unit.terms]
         )
         if unit.message not in heard:
             gain *= new_message
@@ -108,7 +108,7 @@ def worthwhile(
     """The units that say something: at least `least` times the median value per token, and not just a word or two
     without a name or a number ("Lovely!"). All of them where nothing else is left."""
     values = [
-        sum(weights.get(term, 0.0) for term in unit.terms)
+        sum([weights.get(term, 0.0) for term in unit.terms])
         * unit.worth
         / (1 + count(unit.text)) ** COST_EXPONENT
         for unit in units
@@ -165,24 +165,45 @@ def _exchanged(
     """The first better choice that differs in one unit, filled up; None where there is none."""
 
     def gain(unit: Unit, known: Collection[str]) -> float:
-        return sum(weights.get(term, 0.0) for term in unit.terms if term not in known) * unit.worth
+        return sum([weights.get(term, 0.0) for term in unit.terms if term not in known]) * unit.worth
 
-    others = [unit for unit in units if unit not in chosen]
+    among = set(chosen)
+    others = [unit for unit in units if unit not in among]
+    told = Counter(term for unit in chosen for term in unit.terms)
+    told.update(covered)
+    gains = [(other, gain(other, told)) for other in others]
     for out in chosen:
-        rest = [unit for unit in chosen if unit is not out]
-        known = set(covered).union(*(unit.terms for unit in rest))
+        # without this one, all but what only it tells is known
+        alone = {term for term in out.terms if told[term] == 1}
+        known = told.keys() - alone
         floor = gain(out, known) * _BETTER
-        for other in others:
-            if gain(other, known) > floor and fits([*rest, other]):
-                found = [*rest, other]
-                known |= other.terms
-                more = sorted(
-                    (unit for unit in [*others, out] if gain(unit, known) > floor * _WORTHWHILE),
-                    key=lambda unit: (-gain(unit, known), unit.position),
+        for other, value in gains:
+            if not alone.isdisjoint(other.terms):
+                value = gain(other, known)
+            if value > floor and fits([*(rest := [unit for unit in chosen if unit is not out]), other]):
+                return _filled(
+                    [*rest, other], [*others, out], floor * _WORTHWHILE, known | other.terms, gain, fits
                 )
-                for unit in more[:_TRIED]:
-                    if unit not in found and gain(unit, known) > 0 and fits([*found, unit]):
-                        found.append(unit)
-                        known |= unit.terms
-                return found
     return None
+
+
+def _filled(
+    chosen: list[Unit],
+    others: Sequence[Unit],
+    least: float,
+    known: set[str],
+    gain: Callable[[Unit, Collection[str]], float],
+    fits: Callable[[Sequence[Unit]], bool],
+) -> list[Unit]:
+    """The choice with what else fits and adds more than `least` to what is known."""
+    found = list(chosen)
+    gains = [(unit, gain(unit, known)) for unit in others]
+    more = sorted(
+        ((unit, value) for unit, value in gains if value > least),
+        key=lambda entry: (-entry[1], entry[0].position),
+    )
+    for unit, _ in more[:_TRIED]:
+        if unit not in found and gain(unit, known) > 0 and fits([*found, unit]):
+            found.append(unit)
+            known |= unit.terms
+    return found

@@ -8,7 +8,7 @@ treated like English.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -143,25 +143,25 @@ def _append(found: list[Token], word: str) -> None:
 def weights(uses: Sequence[Use], known: Iterable[str]) -> dict[str, float]:
     """The worth of every term, relative to the others of the same text; 0 for the names in `known` and short forms
     of them, since the names of those who speak stand in front of what they say."""
-    seen: dict[str, _Seen] = {}
-    ranks: list[float] = []
-    for use in uses:
-        for token in use.tokens:
-            ranks.append(token.commonness)
-            entry = seen.get(token.term)
-            if entry is None:
-                entry = seen[token.term] = _Seen(token)
-            entry.add(token, use)
-    ranks.sort()
+    found_in = _Found(uses)
     capital = _CAPITAL_OF_NOUN if capitals_are_common(use.tokens for use in uses) else _CAPITAL
     begun = {name[:end] for text in known for name in _names(text) for end in range(3, len(name) + 1)}
-    found: dict[str, float] = {}
-    for term, entry in seen.items():
-        if term in begun:
-            found[term] = 0.0
-            continue
-        low, high = (f(ranks, entry.token.commonness) for f in (bisect_left, bisect_right))
-        found[term] = math.exp(entry.score((low + high) / 2 / len(ranks), capital))
+    quantiles = _quantiles(token.commonness for use in uses for token in use.tokens)
+    return {
+        term: 0.0 if term in begun else math.exp(found_in.score(token, quantiles[token.commonness], capital))
+        for term, token in found_in.tokens.items()
+    }
+
+
+def _quantiles(values: Iterable[float]) -> dict[float, float]:
+    """For each value the share of the others that are lower, half of those like it among them."""
+    counts = Counter(values)
+    found: dict[float, float] = {}
+    low, total = 0, counts.total()
+    for value in sorted(counts):
+        high = low + counts[value]
+        found[value] = (low + high) / 2 / total
+        low = high
     return found
 
 
@@ -170,7 +170,7 @@ def capitals_are_common(clauses: Iterable[Sequence[Token]]) -> bool:
     capitals = total = 0
     for clause in clauses:
         total += max(0, len(clause) - 1)
-        capitals += sum(token.capital for token in clause)
+        capitals += sum([token.capital for token in clause])
     return capitals > _CAPITALS_OF_NAMES * total
 
 
@@ -178,36 +178,41 @@ def _names(text: str) -> list[str]:
     return [word.casefold() for word in texts.words_of(text)]
 
 
-class _Seen:
-    """How a term is used in a text."""
+class _Found:
+    """How the terms of a text are used in it."""
 
-    __slots__ = ("authors", "bracketed_only", "capital", "count", "question_only", "token")
+    def __init__(self, uses: Iterable[Use]) -> None:
+        self.tokens: dict[str, Token] = {}
+        self._counts: Counter[str] = Counter()
+        self._capitals: set[str] = set()
+        self._stated: set[str] = set()
+        self._open: set[str] = set()
+        self._author: dict[str, str] = {}
+        self._shared: set[str] = set()
+        for use in uses:
+            words = {token.term: token for token in use.tokens}
+            self._counts.update([token.term for token in use.tokens])
+            self._capitals.update([token.term for token in use.tokens if token.capital])
+            self._shared.update(
+                [term for term in words if self._author.setdefault(term, use.author) != use.author]
+            )
+            if not use.question:
+                self._stated.update(words)
+            if not use.bracketed:
+                self._open.update(words)
+            self.tokens |= words
 
-    def __init__(self, token: Token) -> None:
-        self.token = token
-        self.count = 0
-        self.capital = False
-        self.authors: set[str] = set()
-        self.question_only = True
-        self.bracketed_only = True
-
-    def add(self, token: Token, use: Use) -> None:
-        self.count += 1
-        self.capital |= token.capital
-        self.authors.add(use.author)
-        self.question_only &= use.question
-        self.bracketed_only &= use.bracketed
-
-    def score(self, quantile: float, capital: float) -> float:
-        """Logarithm of the worth; `quantile` is the share of the text's words that are more common, `capital`
+    def score(self, token: Token, quantile: float, capital: float) -> float:
+        """Logarithm of a term's worth; `quantile` is the share of the text's words that are more common, `capital`
         what a capital counts."""
+        term = token.term
         return (
             _COMMON * min(quantile, _RARE_FROM)
             + _RARE * max(0.0, quantile - _RARE_FROM)
-            + _DIGIT * self.token.digit
-            + capital * self.capital
-            + _REPEATED * math.log(self.count)
-            + _SHARED * (len(self.authors) > 1)
-            + _ASKED_ONLY * self.question_only
-            + _BRACKETED_ONLY * self.bracketed_only
+            + _DIGIT * token.digit
+            + capital * (term in self._capitals)
+            + _REPEATED * math.log(self._counts[term])
+            + _SHARED * (term in self._shared)
+            + _ASKED_ONLY * (term not in self._stated)
+            + _BRACKETED_ONLY * (term not in self._open)
         )

@@ -108,7 +108,7 @@ def split_label(line: str) -> tuple[str, str]:
 
 def joined(units: Sequence[Unit]) -> Unit:
     """Units that follow each other in one message, as one."""
-    raw = units[0].raw + "".join(f"{unit.gap or ''}{unit.raw}" for unit in units[1:])
+    raw = _raw(units)
     return replace(
         units[0],
         raw=raw,
@@ -118,6 +118,15 @@ def joined(units: Sequence[Unit]) -> Unit:
         closes=units[-1].closes,
         remark=all(unit.remark for unit in units),
     )
+
+
+def together(units: Sequence[Unit]) -> str:
+    """The text of those units as one."""
+    return cleaned(_raw(units))
+
+
+def _raw(units: Sequence[Unit]) -> str:
+    return units[0].raw + "".join(f"{unit.gap or ''}{unit.raw}" for unit in units[1:])
 
 
 def _without(text: str, skip: Sequence[str]) -> list[str]:
