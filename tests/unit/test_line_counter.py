@@ -23,7 +23,8 @@ LONG = ("word, " * (PIECE_CHARACTERS // 6)).strip()
 
 
 @given(st.lists(_LINE, max_size=12))
-@example(["a.", "/b"])
+@example(["a.", "/1"])
+@example(["Go!", "/usr"])
 @example([LONG, "b", LONG + "!", "c", "d" * 3 * PIECE_CHARACTERS])
 @example(["x" * (PIECE_CHARACTERS - 1), "y", "z" * PIECE_CHARACTERS, "(end)"])
 @example(["x" * PIECE_CHARACTERS, "y"])
