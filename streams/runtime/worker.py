@@ -14,6 +14,7 @@ from services.settings import Settings
 from streams.runtime.agent import Agent, AgentSpec
 from streams.runtime.handling import Publishes, where
 from streams.runtime.health import Health
+from streams.runtime.heap import settle
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Worker:
         """Listen, join the groups. Raises OSError where the health port is taken."""
         await self.health.start(self._settings.host, self._settings.health_port)
         await asyncio.gather(*(agent.start() for agent in self.agents))
+        settle()
 
     async def stop(self) -> None:
         """Stop fetching, finish or cancel what is in flight within the deadline, commit, leave, stop listening."""

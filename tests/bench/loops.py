@@ -31,6 +31,7 @@ from services.work import Work
 from streams import window
 from streams.resources import open_resources
 from streams.runtime.agent import Agent, Batched
+from streams.runtime.heap import settle
 from tests.bench.measure import Clock, Result
 
 # what the window's script has to do at least: keep the messages, know the order, count tokens
@@ -159,6 +160,7 @@ async def agent(settings: Settings, turns: int) -> Result:
         spec = replace(spec, work=replace(spec.work, handle=started))
         metrics = _Counting(turns)
         running = Agent(spec, settings, resources.publisher, metrics)
+        settle()
         await running.start()
         await metrics.finished.wait()
         assert clock is not None
