@@ -8,11 +8,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from schemas.turns import TurnRecorded
+from schemas.turns import TURN_EVENT
 from services.gateway.problems import ProblemDocument
 from services.gateway.summaries import SummaryEdit
 
-_BODIES: tuple[type[BaseModel], ...] = (TurnRecorded, SummaryEdit, ProblemDocument)
+_BODIES: tuple[type[BaseModel], ...] = (SummaryEdit, ProblemDocument)
 
 
 def document(app: FastAPI) -> dict[str, Any]:
@@ -26,10 +26,19 @@ def document(app: FastAPI) -> dict[str, Any]:
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             components.update(schema.pop("$defs", {}))
             components[model.__name__] = schema
-        # the event's type is what tells it apart: a default would make it optional
-        components["TurnRecorded"]["required"] = sorted({*components["TurnRecorded"]["required"], "type"})
+        components["TurnEvent"] = _union(components)
         # errors of parameters are problem documents like all others
         for name in ("HTTPValidationError", "ValidationError"):
             components.pop(name, None)
         app.openapi_schema = made
     return app.openapi_schema
+
+
+def _union(components: dict[str, Any]) -> dict[str, Any]:
+    """All events of turns, told apart by their type; its default would make it optional."""
+    union = TURN_EVENT.json_schema(ref_template="#/components/schemas/{model}")
+    components.update(union.pop("$defs"))
+    for reference in union["discriminator"]["mapping"].values():
+        event = components[reference.rpartition("/")[2]]
+        event["required"] = sorted({*event["required"], "type"})
+    return union

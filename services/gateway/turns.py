@@ -1,10 +1,10 @@
-"""POST /v1/turns: events for those who do not speak Kafka. What was accepted is in the log when the answer comes."""
+"""POST /v1/turns: events of chats for those who do not speak Kafka. What was accepted is in the log when the answer comes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from schemas import limits
 from schemas.base import Id
 from schemas.delivery import Outgoing, Topics
-from schemas.turns import TURN_EVENT, TurnEvent, TurnRecorded
+from schemas.turns import TURN_EVENT, ChatForked, FinishedTurn, TurnEvent
 from services.context import store
 from services.gateway import bodies
 from services.gateway.auth import Authenticated, Principal
@@ -65,7 +65,7 @@ class Checked(NamedTuple):
     "/v1/turns",
     status_code=202,
     response_class=Response,
-    summary="Record finished turns",
+    summary="Record finished turns, and take things back",
     responses={
         202: {"model": TurnsAccepted, "description": "At least one event was accepted; see the items."},
         **documented(400, 401, 403, 409, 413, 422, 503),
@@ -78,10 +78,10 @@ class Checked(NamedTuple):
                 "application/json": {
                     "schema": {
                         "anyOf": [
-                            {"$ref": "#/components/schemas/TurnRecorded"},
+                            {"$ref": "#/components/schemas/TurnEvent"},
                             {
                                 "type": "array",
-                                "items": {"$ref": "#/components/schemas/TurnRecorded"},
+                                "items": {"$ref": "#/components/schemas/TurnEvent"},
                                 "minItems": 1,
                                 "maxItems": limits.BATCH_EVENTS,
                             },
@@ -175,8 +175,6 @@ def check(value: Any, now: str) -> Checked:
             else [{**each, "field": "/type"} for each in field_errors(errors)]
         )
         return Checked(event_id, None, None, found, "invalid")
-    if not isinstance(event, TurnRecorded):
-        return _refused(event.id, "/type", f"{event.type} is not supported yet")
     if value.get("at") is None:
         value = {**value, "at": now}
     data = to_json(value)
@@ -193,21 +191,39 @@ def _refused(event_id: str | None, field: str, message: str, limit: int | None =
 
 
 async def _owned(deps: Deps, user: str, checked: Sequence[Checked]) -> list[Checked]:
-    """With a user token: the event is by this user, and its chat is new or theirs."""
-    chats = sorted({each.event.chat.id for each in checked if each.event is not None})
+    """With a user token: the event is by this user, and about a chat that is theirs. Turns and forks may begin a chat;
+    what takes something back, and what a fork is made of, is theirs already, or begun earlier in the same request."""
+    chats = sorted({chat for each in checked if each.event is not None for chat in _chats(each.event)})
     owners: dict[str, str | None] = {}
     if chats:
         async with deps.store() as redis:
             owners.update(zip(chats, await store.owner(redis, chats), strict=True))
     result = []
     for each in checked:
-        if each.event is not None:
-            if each.event.user is None or each.event.user.id != user:
+        if (event := each.event) is not None:
+            if event.user is None or event.user.id != user:
                 each = _forbidden(each, "/user/id", "is not the user of the token")
-            elif owners[each.event.chat.id] not in (None, user):
-                each = _forbidden(each, "/chat/id", "is not a chat of the user")
+            elif (wrong := _not_theirs(event, owners, user)) is not None:
+                each = _forbidden(each, wrong, "is not a chat of the user")
+            else:
+                owners[event.chat.id] = user
         result.append(each)
     return result
+
+
+def _chats(event: TurnEvent) -> tuple[str, ...]:
+    return (event.chat.id, event.source.chat) if isinstance(event, ChatForked) else (event.chat.id,)
+
+
+def _not_theirs(event: TurnEvent, owners: Mapping[str, str | None], user: str) -> str | None:
+    """The field that names a chat which the event may not be about; None where there is none."""
+    owner = owners[event.chat.id]
+    begins = owner is None and isinstance(event, FinishedTurn | ChatForked)
+    if owner != user and not begins:
+        return "/chat/id"
+    if isinstance(event, ChatForked) and owners[event.source.chat] != user:
+        return "/source/chat"
+    return None
 
 
 def _forbidden(checked: Checked, field: str, message: str) -> Checked:
