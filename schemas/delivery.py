@@ -27,11 +27,12 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A record to publish. `key` decides the partition (murmur2)."""
+    """A record to publish. `key` decides the partition (murmur2); without a value it is a tombstone: what the topic has
+    under this key is to go."""
 
     topic: str
     key: bytes
-    value: bytes
+    value: bytes | None
 
 
 class Record(NamedTuple):

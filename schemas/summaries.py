@@ -63,6 +63,9 @@ class Provenance(Model):
     level: Level
     chunk_ids: tuple[Id, ...]
     source_ids: tuple[Id, ...] = Field(default=(), description="The summaries that it was merged from.")
+    chat_id: Id | None = Field(
+        default=None, description="The chat where it was made and paid for, in a fork of that chat."
+    )
 
 
 class Summary(Model):

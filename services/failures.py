@@ -6,8 +6,13 @@ from __future__ import annotations
 class Poison(Exception):
     """The record itself is wrong and will be wrong again: to the dead letters, at once, with this reason.
 
-    The reason names the field and the limit; it never quotes the text of a chat.
+    The reason names the field and the limit; it never quotes the text of a chat. `keep=False`: the dead letter has the
+    key and the reason only, because what the record says is not to be kept (a deleted chat).
     """
+
+    def __init__(self, reason: str, *, keep: bool = True) -> None:
+        super().__init__(reason)
+        self.keep = keep
 
 
 class Transient(Exception):

@@ -10,7 +10,7 @@ from schemas.delivery import Record, Topics
 from schemas.summaries import SummarySaved
 from services.summaries.service import Summaries
 from services.work import Work
-from streams.runtime.decoding import check_key, decode
+from streams.runtime.decoding import check_key, decode, tombstone_of
 
 NAME = "merge"
 TOPIC = Topics.SUMMARIES
@@ -22,6 +22,8 @@ def build(summaries: Summaries) -> Callable[[Record], Awaitable[Work]]:
     """The handler of one record. It raises Poison, Transient, or redis.RedisError where the store is away."""
 
     async def handle(record: Record) -> Work:
+        if (gone := tombstone_of(record)) is not None:
+            return await summaries.tombstone(gone)
         event = decode(_EVENT, record)
         check_key(record, event.chat_id, "chat_id")
         return await summaries.merge(event)

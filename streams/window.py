@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from schemas.delivery import Position, Record, Topics
 from schemas.turns import TURN_EVENT
 from services.failures import Poison
-from services.window.service import Delivered, Window
+from services.window.incoming import Delivered
+from services.window.service import Window
 from services.window.store import AGENT
 from services.work import Work
 from streams.runtime.agent import AgentSpec, Batched
-from streams.runtime.decoding import check_key, decode
+from streams.runtime.decoding import check_key, decode, tombstone_of
 
 
 def agent(window: Window, epoch: str, limit: int) -> AgentSpec:
@@ -29,6 +30,13 @@ def agent(window: Window, epoch: str, limit: int) -> AgentSpec:
         decoded = [delivered(record) for record in records]
         good = [item for item in decoded if isinstance(item, Delivered)]
         done = iter(await window.apply(good))
-        return [item if isinstance(item, Poison) else next(done) for item in decoded]
+        results = [item if isinstance(item, Poison) else next(done) for item in decoded]
+        for place, record in enumerate(records):
+            if (gone := tombstone_of(record)) is not None:
+                try:
+                    results[place] = await window.tombstone(gone)
+                except Poison as poison:
+                    results[place] = poison
+        return results
 
     return AgentSpec(AGENT, Topics.TURNS, Batched(handle, limit))

@@ -24,7 +24,8 @@ from services.gateway.ports import Deps
 from services.summaries import store
 from services.summaries.editing import Editing
 from services.summaries.render import render
-from services.window.service import Delivered, Window
+from services.window.incoming import Delivered
+from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work
 

@@ -217,7 +217,7 @@ def _take(planned: Iterator[Planned], batch: int) -> list[tuple[Outgoing, Mark]]
     for one in planned:
         record = outgoing(one.event)
         taken.append((record, one.mark))
-        size += len(record.value)
+        size += len(record.value or b"")
         if len(taken) >= batch or size >= BATCH_BYTES:
             break
     return taken

@@ -27,12 +27,17 @@ def entry(topic: str, key: str, event: Model) -> str:
     return json.dumps([topic, key, event.model_dump_json(exclude_none=True)])
 
 
+def tombstone(topic: str, key: str) -> str:
+    """One field's value that says: what the topic has under this key is to go."""
+    return json.dumps([topic, key, None])
+
+
 def outgoing(values: Iterable[bytes | str]) -> tuple[Outgoing, ...]:
     """What to publish, from the values of an outbox."""
     records = []
     for value in values:
         topic, key, body = json.loads(value)
-        records.append(Outgoing(topic, key.encode(), body.encode()))
+        records.append(Outgoing(topic, key.encode(), None if body is None else body.encode()))
     return tuple(records)
 
 

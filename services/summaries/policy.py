@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from schemas.chat import LEVELS, Level
 from schemas.chunks import Span
@@ -122,10 +123,18 @@ def next_merge(summaries: Iterable[Summary], size: Callable[[Summary], int]) -> 
         # `tokens` include the rules and are at hand; the exact size has to be counted
         if over_cap(newest.tokens, level) and over_cap(size(newest), level):
             return Plan(Stage.compress, Tier.long_term, (newest,))
-    merged = [summary for summary in chain if summary.tier is Tier.merged]
+    rest = chain[len(long_term) :]
+    merged = _run(rest, Tier.merged)
     if len(merged) >= GROUP:
         return Plan(Stage.merge, Tier.long_term, (*long_term, *merged[:GROUP]))
-    recent = [summary for summary in chain if summary.tier is Tier.recent]
-    if len(recent) >= GROUP:
+    first = next((at for at, summary in enumerate(rest) if summary.tier is Tier.recent), len(rest))
+    recent = _run(rest[first:], Tier.recent)
+    # before a summary of a higher tier: a group that was taken apart, and is complete again
+    if len(recent) >= GROUP or first + len(recent) < len(rest):
         return Plan(Stage.merge, Tier.merged, tuple(recent[:GROUP]))
     return None
+
+
+def _run(chain: Sequence[Summary], tier: Tier) -> list[Summary]:
+    """The summaries of this tier at the head of the chain."""
+    return list(takewhile(lambda summary: summary.tier is tier, chain))

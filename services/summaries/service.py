@@ -32,6 +32,7 @@ from schemas.summaries import Body, Provenance, Summary, SummarySaved, Tier
 from schemas.usage import Stage
 from services.failures import Transient
 from services.llm.port import Unanswered
+from services.state import deleted
 from services.state.ids import merged_id
 from services.summaries import announce, policy, store
 from services.summaries.announce import Use
@@ -124,6 +125,10 @@ class Summaries:
             await self._book_lost(use, draft, store.SUMMARISE, chunk.id)
             return await store.work(self._redis, chat, store.SUMMARISE, repeated=True)
         return await store.work(self._redis, chat, store.SUMMARISE, repeated=False)
+
+    async def tombstone(self, chat: str) -> Work:
+        """A tombstone of a chat. Raises Poison where the chat was not deleted."""
+        return await deleted.tombstone(self._redis, chat)
 
     async def merge(self, event: SummarySaved) -> Work:
         """Take the next step that the chat's summaries allow, if any (S2, S4); start over where a source changed (S6)."""

@@ -68,13 +68,13 @@ async def read_chunk(redis: Redis, chunk: ChunkClosed) -> Chunk | None:
     k, span = keys.ChatKeys.of(chunk.chat.id), chunk.span
     numbers = range(span.first_seq, span.last_seq + 1)
     async with redis.pipeline(transaction=True) as pipe:
-        pipe.hget(k.window, "g")
         pipe.hexists(k.chunks, chunk.id)
         pipe.hexists(k.summaries, chunk.id)
         pipe.hexists(k.archived_summaries, chunk.id)
         pipe.hmget(k.messages, list(map(str, numbers)))
-        generation, pending, in_use, archived, stored = await pipe.execute()
-    if in_use or archived or not pending or int(generation or 0) != chunk.generation:
+        pending, in_use, archived, stored = await pipe.execute()
+    # a chunk is named after its generation and its messages: one that was taken back is not pending any more
+    if in_use or archived or not pending:
         return None
     rows = [[seq, *json.loads(raw)] for seq, raw in zip(numbers, stored, strict=True) if raw is not None]
     if len(rows) != span.messages:
@@ -143,7 +143,6 @@ async def save_recent(
         [
             keys.channel(chat),
             chunk.id,
-            chunk.generation,
             chunk.index,
             summary.model_dump_json(exclude_none=True),
             archive,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from schemas.chat import LEVELS, Level, Surface
+from schemas.chat import LEVELS, ChatKind, Level, Surface
+from schemas.turns import FinishedTurn
 
 CONTEXT_SHARE = 4
 """A window takes at most one part in four of the model's context window (W1)."""
@@ -64,3 +65,10 @@ def chunks(pending: Sequence[Turn], messages: int, tokens: int) -> list[int]:
             sizes.append(size)
             size = message_sum = token_sum = 0
     return sizes
+
+
+def may_save(event: FinishedTurn) -> bool:
+    """Whether a reply may have changed saved memories: not signed out (O4), not in a bounty chat (O3), not by a model
+    without tools (O2)."""
+    tools = event.model is None or event.model.tools
+    return event.user is not None and event.chat.kind is not ChatKind.bounty and tools

@@ -13,36 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import NamedTuple
+from itertools import groupby
 
-from pydantic_core import to_json
 from redis.asyncio import Redis
 
-from schemas.delivery import Outgoing, Position, Topics
-from schemas.turns import TurnEvent, TurnRecorded
-from schemas.usage import Stage
+from schemas.turns import TurnRecorded
 from services.failures import Poison, Transient
-from services.state import ids, outbox
+from services.state import deleted, outbox
+from services.takeback.service import TakingBack
 from services.tokens.counter import TokenCounter
-from services.window.store import AGENT, ChunkSize, Reply, apply, call
+from services.window.incoming import Delivered, happened, memory_entry, usage
+from services.window.store import AGENT, DELETED, REFUSED, ChunkSize, Reply, apply, call
 from services.work import DONE, REPEATED, Work
-
-_REFUSED = {
-    "partition": "key: the chat's earlier events are on partition {detail}, this one is on {partition}: "
-    "two producers hash keys differently (use murmur2)",
-    "stale": "offset: {offset} is not after {detail}, which this chat has applied already",
-    "turn": "turn.id: a turn with this id was recorded with other messages, model or usage",
-    "message": "messages: the id {detail} belongs to a message of an earlier turn",
-}
-
-
-class Delivered(NamedTuple):
-    """An event and where it was read. `timestamp` is the record's, in milliseconds."""
-
-    event: TurnEvent
-    position: Position
-    timestamp: int
 
 
 class Window:
@@ -52,30 +34,46 @@ class Window:
         self._redis = redis
         self._counter = counter
         self._chunk = chunk
+        self._back = TakingBack(redis, counter, chunk)
 
     async def apply(self, batch: Sequence[Delivered]) -> list[Work | Poison]:
         """One result per event. Raises redis.RedisError or Transient where the store is away; all of it may then be
         run again."""
-        results: list[Work | Poison] = [DONE] * len(batch)
-        places: list[int] = []
+        results: list[Work | Poison] = []
+        for recorded, events in groupby(
+            batch, key=lambda delivered: isinstance(delivered.event, TurnRecorded)
+        ):
+            if recorded:
+                results += await self._record(list(events))
+                continue
+            for delivered in events:
+                try:
+                    results.append(await self._back.apply(delivered))
+                except Poison as poison:
+                    results.append(poison)
+        return results
+
+    async def tombstone(self, chat: str) -> Work:
+        """A tombstone of a chat. Raises Poison where the chat was not deleted."""
+        return await deleted.tombstone(self._redis, chat)
+
+    async def _record(self, batch: Sequence[Delivered]) -> list[Work | Poison]:
+        """Recorded turns, in one round trip."""
         calls = []
         previous: dict[str, int] = {}
-        for place, (event, position, timestamp) in enumerate(batch):
-            if not isinstance(event, TurnRecorded):
-                results[place] = Poison(f"type: {event.type} is not supported yet")
-                continue
-            at = event.at or datetime.fromtimestamp(timestamp / 1000, UTC)
-            places.append(place)
+        for event, position, timestamp in batch:
+            assert isinstance(event, TurnRecorded)
+            at = happened(event, timestamp)
             before = previous.get(event.chat.id)
-            calls.append(call(event, position, at, self._counter, self._chunk, before))
+            memory = memory_entry(event, position, at) if event.memory.ops else None
+            calls.append(call(event, position, at, self._counter, self._chunk, before, memory=memory))
             previous[event.chat.id] = position.offset
-        if not calls:
-            return results
         found: dict[str, dict[bytes, bytes]] = {}
-        for place, reply in zip(places, await apply(self._redis, calls), strict=True):
+        results: list[Work | Poison] = []
+        for delivered, reply in zip(batch, await apply(self._redis, calls), strict=True):
             if reply.status == "order":
                 raise Transient("the chat's event before this one is not applied", outage=True)
-            results[place] = self._work(batch[place], reply, found)
+            results.append(self._work(delivered, reply, found))
         self._trimmed(results, found)
         return results
 
@@ -85,18 +83,22 @@ class Window:
         """`found`: outbox entries by chat and field that an event of the batch publishes; this one adds its own."""
         event, position, _ = delivered
         assert isinstance(event, TurnRecorded)
-        refused = _REFUSED.get(reply.status)
+        if reply.status == "deleted":
+            return Poison(DELETED, keep=False)
+        refused = REFUSED.get(reply.status)
         if refused is not None:
             return Poison(
                 refused.format(detail=reply.detail, partition=position.partition, offset=position.offset)
             )
         repeated = reply.status == "repeated"
         # usage is not in the outbox: it follows from the event alone, so that a redelivery finds it as well
-        publish = () if reply.detail == "other" else _usage(event, int(reply.detail))
+        publish = () if reply.detail == "other" else usage(event, int(reply.detail))
         if reply.outbox:
             known = found.setdefault(event.chat.id, {})
             entries = dict(zip(reply.outbox[::2], reply.outbox[1::2], strict=True))
-            publish = (*outbox.outgoing(v for f, v in entries.items() if f not in known), *publish)
+            # memory commands take effect in the order of their fields
+            new = sorted(field for field in entries if field not in known)
+            publish = (*outbox.outgoing(entries[field] for field in new), *publish)
             known |= entries
         return Work(publish, None, repeated) if publish else (REPEATED if repeated else DONE)
 
@@ -112,26 +114,3 @@ class Window:
 
         place = max(place for place, result in enumerate(results) if isinstance(result, Work))
         results[place] = replace(results[place], confirmed=trim)  # type: ignore[type-var]
-
-
-def _usage(event: TurnRecorded, at_ms: int) -> tuple[Outgoing, ...]:
-    """The reply's usage, once per turn (C1): the id and the time are the turn's, whatever event brings it."""
-    if event.usage is None:
-        return ()
-    chat, user = event.chat, event.user.id if event.user else None
-    # written by hand: the model's own way costs ten times as much; tests/unit/test_window_usage.py holds both together
-    booked = {
-        "type": "usage.booked",
-        "id": ids.derive("usage", Stage.reply, chat.id, event.turn.id),
-        "at": datetime.fromtimestamp(at_ms / 1000, UTC),
-        "chat_id": chat.id,
-        "model": event.model.name if event.model else "unknown",
-        "stage": Stage.reply,
-        "tokens_in": event.usage.prompt_tokens,
-        "tokens_out": event.usage.completion_tokens,
-    }
-    if user is not None:
-        booked["user_id"] = user
-    if chat.characters:
-        booked["character"] = chat.characters[0]
-    return (Outgoing(Topics.USAGE, (user or chat.id).encode(), to_json(booked)),)

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from schemas.chat import DEFAULT_LEVEL, LEVELS
 from schemas.delivery import Position, Topics
-from schemas.turns import TurnRecorded
+from schemas.turns import FinishedTurn
 from services.state import keys
 from services.state.ids import NAMESPACE
 from services.state.scripts import Script
@@ -21,6 +21,17 @@ from services.tokens.counter import TokenCounter
 from services.window.policy import level_of
 
 AGENT = "window"
+
+REFUSED = {
+    "partition": "key: the chat's earlier events are on partition {detail}, this one is on {partition}: "
+    "two producers hash keys differently (use murmur2)",
+    "stale": "offset: {offset} is not after {detail}, which this chat has applied already",
+    "turn": "turn.id: a turn with this id was recorded with other messages, model or usage",
+    "message": "messages: the id {detail} belongs to a message of an earlier turn",
+}
+"""Why a turn is not applied, by the status that the script answers."""
+
+DELETED = "chat.id: this chat was deleted"
 
 SCRIPT = Script(
     "services.window",
@@ -57,7 +68,7 @@ class Reply(NamedTuple):
         return cls(raw[0].decode(), detail.decode() if isinstance(detail, bytes) else str(detail), raw[2:])
 
 
-def digest(event: TurnRecorded) -> str:
+def digest(event: FinishedTurn) -> str:
     """Names a turn's content: its messages, model and usage. 32 hexadecimal digits."""
     messages = [(message.id, message.role, message.author, message.text) for message in event.messages]
     model, usage = event.model, event.usage
@@ -69,17 +80,21 @@ def digest(event: TurnRecorded) -> str:
 
 
 def call(
-    event: TurnRecorded,
+    event: FinishedTurn,
     position: Position,
     at: datetime,
     counter: TokenCounter,
     chunk: ChunkSize,
     previous: int | None = None,
+    *,
+    generation: int | None = None,
+    memory: tuple[str, str] | None = None,
 ) -> tuple[tuple[str, ...], list[Any]]:
     """Keys and arguments of one script call.
 
     `previous` is the offset of the chat's event before this one in the same batch. A pipeline goes on after a call
-    that failed; without that event this one is answered with `order`, and does not overtake it.
+    that failed; without that event this one is answered with `order`, and does not overtake it. So it is where the chat
+    is not of `generation`. `memory` is the outbox field and entry of what the reply did to saved memories.
     """
     chat = event.chat.id
     at_ms = int(at.timestamp() * 1000)
@@ -117,6 +132,8 @@ def call(
         event.messages[0].id,
         event.messages[-1].id,
         "" if previous is None else previous,
+        "" if generation is None else generation,
+        *(memory or ("", "")),
         *messages,
     ]
     return _keys(chat), arguments
@@ -135,6 +152,8 @@ def _keys(chat: str) -> tuple[str, ...]:
         k.pending,
         k.chunks,
         keys.outbox(chat, AGENT),
+        k.turn_order,
+        k.memory_users,
     )
 
 

@@ -1,17 +1,19 @@
 -- One recorded turn: refuse what repeats or contradicts, apply it, let the oldest turns leave, close chunks.
 -- The rules are those of services/window/policy.py; tests/integration/test_window_model.py holds both together.
 --
--- KEYS  1 :w  2 :m  3 :t  4 :i  5 :e  6 :l  7 :p  8 :k  9 :o:window
+-- KEYS  1 :w  2 :m  3 :t  4 :i  5 :e  6 :l  7 :p  8 :k  9 :o:window  10 :to  11 :mu
 -- ARGV  1 epoch  2 partition  3 offset  4 event id  5 turn id  6 digest  7 at (ms)  8 at (text)  9 level or ''
 --       10 model or ''  11 context window or ''  12 chat as JSON  13 user id or ''  14 chat id
 --       15 messages per chunk  16 tokens per chunk  17 count  18 tokens  19 first message id  20 last message id
---       21 offset of the chat's event before this one in the same batch, or ''  22.. per message: id, JSON
--- Returns {status, detail, field, value, ...}: applied | repeated | partition | order | turn | message | stale; a detail
--- of it (of the first two the turn's first time in ms); then the outbox.
+--       21 offset of the chat's event before this one in the same batch, or ''
+--       22 generation that the chat must have, or ''  23 outbox field and 24 entry of a memory command, or '', ''
+--       25.. per message: id, JSON
+-- Returns {status, detail, field, value, ...}: applied | repeated | partition | order | turn | message | stale | deleted;
+-- a detail of it (of the first two the turn's first time in ms); then the outbox.
 local LEVELS = @LEVELS@ -- level -> {tokens, messages}
 local NAMESPACE = '@NAMESPACE@'
 
-local state = redis.call('HMGET', KEYS[1], 'ep', 'pa', 'of', 'g', 'n', 'v', 'lm', 'lt', 'pm', 'pt', 'ci', 'lv', 'cw', 'md', 'u', 'tn', 'sm')
+local state = redis.call('HMGET', KEYS[1], 'ep', 'pa', 'of', 'g', 'n', 'v', 'lm', 'lt', 'pm', 'pt', 'ci', 'lv', 'cw', 'md', 'u', 'tn', 'sm', 'co', 'dl')
 local function number(i) return tonumber(state[i] or '0') end
 local same_log = state[1] == ARGV[1]
 
@@ -23,6 +25,7 @@ local function answer(status, detail)
 end
 
 if same_log and state[2] ~= ARGV[2] then return {'partition', state[2]} end
+if ARGV[22] ~= '' and (state[4] or '0') ~= ARGV[22] then return {'order', ''} end
 if ARGV[21] ~= '' and not (same_log and number(3) >= tonumber(ARGV[21])) then
   -- the call before this one did not run (the script was not loaded yet, no memory): the batch will be run again
   return {'order', ''}
@@ -33,8 +36,12 @@ local function passed()
     redis.call('HSET', KEYS[1], 'ep', ARGV[1], 'pa', ARGV[2], 'of', ARGV[3])
   end
 end
+if state[19] then
+  passed()
+  return {'deleted', ''}
+end
 -- a turn that comes again is booked under the time of the first one: the ledger looks for it in that month
-local function first_time(turn) return string.match(turn, '%d+$') end
+local function first_time(turn) return string.match(turn, '^%S+ %d+ %d+ (%d+)') end
 local known = redis.call('HGET', KEYS[3], ARGV[5])
 local same_turn = known and string.sub(known, 1, #ARGV[6]) == ARGV[6]
 if redis.call('SISMEMBER', KEYS[5], ARGV[4]) == 1 then
@@ -50,7 +57,7 @@ if known then
 end
 
 local count, ids = tonumber(ARGV[17]), {}
-for i = 1, count do ids[i] = ARGV[20 + 2 * i] end
+for i = 1, count do ids[i] = ARGV[23 + 2 * i] end
 local taken = redis.call('HMGET', KEYS[4], unpack(ids))
 for i = 1, count do
   if taken[i] then
@@ -65,11 +72,16 @@ local first = number(5)
 local messages, numbers = {}, {}
 for i = 1, count do
   local seq = first + i - 1
-  messages[2 * i - 1], messages[2 * i] = seq, ARGV[21 + 2 * i]
+  messages[2 * i - 1], messages[2 * i] = seq, ARGV[24 + 2 * i]
   numbers[2 * i - 1], numbers[2 * i] = ids[i], seq
 end
 redis.call('SADD', KEYS[5], ARGV[4])
-redis.call('HSET', KEYS[3], ARGV[5], table.concat({ARGV[6], first, count, ARGV[7]}, ' '))
+redis.call('HSET', KEYS[3], ARGV[5], table.concat({ARGV[6], first, count, ARGV[7], unpack(ids)}, ' '))
+redis.call('RPUSH', KEYS[10], ARGV[5])
+if ARGV[23] ~= '' then
+  redis.call('HSET', KEYS[9], ARGV[23], ARGV[24])
+  redis.call('HSET', KEYS[11], ARGV[5], ARGV[13])
+end
 redis.call('HSET', KEYS[2], unpack(messages))
 redis.call('HSET', KEYS[4], unpack(numbers))
 redis.call('RPUSH', KEYS[6], table.concat({first, count, ARGV[18], ARGV[7], ARGV[19], ARGV[20]}, ' '))
@@ -91,12 +103,25 @@ local pending_messages, pending_tokens = number(9), number(10)
 local function split(item)
   return string.match(item, '^(%d+) (%d+) (%d+) (%d+) (%S+) (%S+)$')
 end
+-- below this number a live message is in a chunk as well: something was taken back, and the window was filled again
+local covered = number(18)
+local function forget(first_seq, n)
+  for _, chunk in ipairs(redis.call('HVALS', KEYS[8])) do
+    local span = cjson.decode(chunk).span
+    if span.first_seq <= first_seq and first_seq <= span.last_seq then return end
+  end
+  for seq = first_seq, first_seq + n - 1 do redis.call('HDEL', KEYS[2], seq) end
+end
 while (live_tokens > max_tokens or live_messages > max_messages) and live_messages > count do
   local item = redis.call('LPOP', KEYS[6])
-  local _, n, tokens = split(item)
-  redis.call('RPUSH', KEYS[7], item)
+  local first_seq, n, tokens = split(item)
   live_messages, live_tokens = live_messages - n, live_tokens - tokens
-  pending_messages, pending_tokens = pending_messages + n, pending_tokens + tokens
+  if tonumber(first_seq) < covered then
+    forget(tonumber(first_seq), tonumber(n))
+  else
+    redis.call('RPUSH', KEYS[7], item)
+    pending_messages, pending_tokens = pending_messages + n, pending_tokens + tokens
+  end
 end
 
 -- close chunks: whole turns, oldest first, as soon as there is enough (S1)
@@ -140,5 +165,5 @@ redis.call('HSET', KEYS[1], 'ep', ARGV[1], 'pa', ARGV[2], 'of', ARGV[3], 'g', ge
   'pf', next_seq - live_messages - pending_messages, 'pm', pending_messages, 'pt', pending_tokens,
   'ci', index, 'lv', level, 'cw', context, 'md', model, 'cj', ARGV[12], 'u', user, 'tn', number(16) + 1, 'at', ARGV[7])
 redis.call('PUBLISH', '{c:' .. ARGV[14] .. '}:live', table.concat({'{"type":"window","version":', version,
-  ',"live_messages":', live_messages, ',"pending_messages":', next_seq - live_messages - number(17), '}'}))
+  ',"live_messages":', live_messages, ',"pending_messages":', math.max(next_seq - live_messages, covered) - number(17), '}'}))
 return answer('applied', ARGV[7])

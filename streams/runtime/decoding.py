@@ -31,6 +31,13 @@ def decode(adapter: TypeAdapter[T], record: Record) -> T:
         raise Poison(reason(error)) from None
 
 
+def tombstone_of(record: Record) -> str | None:
+    """The key of a record without a value, which says that what the topic has under it is to go; None for others."""
+    if record.value is not None or not record.key:
+        return None
+    return record.key.decode(errors="replace")
+
+
 def reason(error: ValidationError) -> str:
     """What is wrong, field by field."""
     problems = error.errors(include_url=False, include_input=False)

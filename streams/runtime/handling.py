@@ -114,15 +114,18 @@ class Handling:
             await asyncio.gather(*(self._retries.run(trim) for trim in confirmed))
         for record, result in pairs:
             if isinstance(result, Poison):
-                await self._bury(record, "poison", str(result))
+                await self._bury(record, "poison", str(result), keep=result.keep)
             else:
                 self._limits.good(record.partition)
         self._metrics.add("done_total", len(records))
         if repeated:
             self._metrics.add("repeated_total", repeated)
 
-    async def _bury(self, record: Record, kind: str, reason: str) -> None:
-        """Kinds: `poison` will be wrong again, `parked` did not work for too long, `unexpected` is a fault of ours."""
+    async def _bury(self, record: Record, kind: str, reason: str, *, keep: bool = True) -> None:
+        """Kinds: `poison` will be wrong again, `parked` did not work for too long, `unexpected` is a fault of ours.
+
+        Without `keep` the dead letter has no value, only how large it was.
+        """
         self._limits.dead(record.partition, reason)
         about = {
             "afterturn-kind": kind,
@@ -136,8 +139,12 @@ class Handling:
         ours = [(name, value.encode()) for name, value in about.items()]
         headers = [*kept_headers(record.headers), *ours]
         topic = topics.dead_letters(record.topic, self._agent)
+        value = record.value
+        if not keep and value is not None:
+            headers.append((LEFT_OUT, str(len(value)).encode()))
+            value = None
         try:
-            await self._retries.run(lambda: self._publisher.forward(topic, record.key, record.value, headers))
+            await self._retries.run(lambda: self._publisher.forward(topic, record.key, value, headers))
         except Poison:
             # brokers limit what arrives compressed: no dead letter holds it, and its partition must not wait for ever
             ours.append((LEFT_OUT, str(len(record.value or b"")).encode()))

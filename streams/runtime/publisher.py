@@ -126,7 +126,7 @@ class Publisher:
         places: dict[tuple[str, int], list[Outgoing]] = {}
         counts: dict[str, int] = {}
         for record in records:
-            if len(record.key) + len(record.value) > RECORD_BYTES:
+            if len(record.key) + len(record.value or b"") > RECORD_BYTES:
                 raise MessageSizeTooLargeError
             if record.topic not in counts:
                 counts[record.topic] = len(await producer.partitions_for(record.topic))

@@ -14,7 +14,8 @@ from schemas.summaries import SummarySaved
 from services.failures import Poison
 from services.summaries.service import Summaries
 from services.tokens.counter import TokenCounter
-from services.window.service import Delivered, Window
+from services.window.incoming import Delivered
+from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work
 from tests.bench import load

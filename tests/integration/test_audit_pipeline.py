@@ -23,7 +23,8 @@ from services.credits.policy import parse
 from services.failures import Poison
 from services.summaries.extractive.summariser import Extractive
 from services.summaries.service import Summaries
-from services.window.service import Delivered, Window
+from services.window.incoming import Delivered
+from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work
 from streams.credits import Credits

@@ -15,7 +15,8 @@ from services.imports.port import ImportRefused
 from services.imports.service import run
 from services.state.keys import ChatKeys
 from services.tokens.counter import default_counter
-from services.window.service import Delivered, Window
+from services.window.incoming import Delivered
+from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work
 from streams.demo import conversation

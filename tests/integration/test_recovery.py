@@ -15,7 +15,8 @@ from schemas.delivery import Outgoing, Position, Topics
 from schemas.turns import Message, Role, TurnRecorded, TurnRef
 from services.settings import Settings
 from services.state import keys
-from services.window.service import Delivered, Window
+from services.window.incoming import Delivered
+from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work
 from streams.recovery import announce_again

@@ -28,7 +28,8 @@ from schemas.chat import DEFAULT_LEVEL, Level
 from services.failures import Poison
 from services.state import ids
 from services.window.policy import Bounds, Turn, bounds, chunks, leaving
-from services.window.service import Delivered, Window
+from services.window.incoming import Delivered
+from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work
 from tests.integration.window_state import check, chunks_of, delivered, read

@@ -15,7 +15,7 @@ from schemas.delivery import Topics
 from schemas.turns import TurnRecorded
 from services.failures import Poison, Transient
 from services.state import ids, keys
-from services.window.service import Delivered
+from services.window.incoming import Delivered
 from services.window.store import SCRIPT, apply, call
 from services.work import Work
 from tests.integration.window_state import (

@@ -9,10 +9,7 @@ from redis.asyncio import Redis
 
 from schemas.chat import Level
 from schemas.delivery import Outgoing
-from schemas.turns import TURN_EVENT
-from services.failures import Poison
 from services.state import ids
-from services.window.service import Delivered
 from services.window.store import ChunkSize
 from tests.integration.window_state import (
     EPOCH,
@@ -183,32 +180,6 @@ async def test_a_new_log_that_begins_with_a_repeat(redis: Redis) -> None:
     results = works(await window(redis).apply(batch))
     assert [work.repeated for work in results] == [True, False, False]
     check(await read(redis))
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"type": "chat.deleted"},
-        {"type": "chat.rewound", "turn": {"id": "t1"}},
-        {
-            "type": "turn.regenerated",
-            "turn": {"id": "t1"},
-            "messages": [{"id": "a", "role": "user", "text": "x"}],
-        },
-        {"type": "message.edited", "message": {"id": "m", "role": "user", "text": "x"}},
-        {"type": "message.deleted", "message": {"id": "m"}},
-        {"type": "chat.forked", "source": {"chat": "c0", "turn": "t1"}},
-    ],
-)
-async def test_what_is_not_supported_yet_says_so(redis: Redis, event: dict[str, Any]) -> None:
-    parsed = TURN_EVENT.validate_python({"id": "x", "chat": {"id": "c1"}, **event})
-    position = delivered(9, 9).position
-    batch = [delivered(1, 1), Delivered(parsed, position, 0), delivered(2, 10)]
-    first, refused, last = await window(redis).apply(batch)
-    assert isinstance(refused, Poison)
-    assert str(refused) == f"type: {event['type']} is not supported yet"
-    assert len(works([first, last])) == 2
-    assert (await read(redis)).number("n") == 4
 
 
 # leaving and chunks

@@ -15,7 +15,8 @@ from schemas.turns import TURN_EVENT
 from schemas.usage import UsageBooked
 from services.failures import Poison
 from services.state import ids, keys
-from services.window.service import Delivered, Window
+from services.window.incoming import Delivered
+from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work
 

@@ -15,7 +15,7 @@ from schemas.delivery import Topics
 from schemas.turns import Message, ModelRef, Role, TokenUsage, TurnRecorded, TurnRef
 from schemas.usage import Stage, UsageBooked
 from services.state import ids
-from services.window.service import _usage
+from services.window.incoming import usage as booked
 
 AT = 1_780_000_000_123
 
@@ -53,11 +53,11 @@ def test_it_is_what_the_model_would_write(
         tokens_in=usage.prompt_tokens,
         tokens_out=usage.completion_tokens,
     )
-    (record,) = _usage(event, AT)
+    (record,) = booked(event, AT)
     assert UsageBooked.model_validate_json(record.value) == expected
     assert json.loads(record.value) == json.loads(expected.model_dump_json(exclude_none=True))
     assert (record.topic, record.key) == (Topics.USAGE, (user.id if user else "c").encode())
 
 
 def test_a_turn_without_usage_books_nothing() -> None:
-    assert _usage(_turn(), AT) == ()
+    assert booked(_turn(), AT) == ()

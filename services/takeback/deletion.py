@@ -1,0 +1,49 @@
+"""Deleting a chat: its keys go, and a mark stays that says so. Tombstones tell the topics' readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from schemas.delivery import Topics
+from schemas.turns import ChatDeleted
+from services.state import keys, outbox
+from services.state.deleted import MARK
+from services.summaries.store import MERGE, SUMMARISE
+from services.takeback.policy import Plan
+from services.takeback.reading import Ask, table
+from services.takeback.values import Chat
+from services.window.store import AGENT
+
+TOPICS = (Topics.TURNS, Topics.CHUNKS, Topics.SUMMARIES)
+"""Where records have the chat as their key."""
+
+_OTHERS = (SUMMARISE, MERGE)
+
+
+async def plan(ask: Ask, chat: Chat, event: ChatDeleted) -> Plan:
+    """What is left tells that the chat was deleted, and what is still to be published: what was used up to now is
+    booked all the same (C1)."""
+    k = keys.ChatKeys.of(chat.id)
+    boxes = [keys.outbox(chat.id, agent) for agent in _OTHERS]
+    users, *held = await ask([("HGETALL", k.memory_users), *(("HGETALL", box) for box in boxes)])
+    plan = Plan(generation=chat.number("g") + 1, version=chat.number("v") + 1)
+    if event.forget_memories:
+        for turn, user in table(users).items():
+            plan.memory.setdefault(user.decode(), []).append(turn.decode())
+    for key in (*k, *boxes):
+        plan.changes.forget(key)
+    plan.changes.set(k.window, {MARK: event.id, "g": plan.generation, "v": plan.version})
+    plan.changes.set(keys.outbox(chat.id, AGENT), _announcements(chat.id, map(table, held)))
+    return plan
+
+
+def _announcements(chat: str, boxes: Iterable[Mapping[bytes, bytes]]) -> dict[bytes, bytes]:
+    entries = {
+        field: value
+        for box in boxes
+        for field, value in box.items()
+        if outbox.outgoing([value])[0].topic == Topics.USAGE
+    }
+    for topic in TOPICS:
+        entries[f"tombstone/{topic}".encode()] = outbox.tombstone(topic, chat).encode()
+    return entries
