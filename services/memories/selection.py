@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from operator import attrgetter
 from typing import NamedTuple
 
 from schemas import limits
@@ -18,58 +17,48 @@ RECENT = limits.MEMORY_RECENT_DAYS * 24 * 60 * 60 * 1000
 """Milliseconds that a memory is recent after its last update."""
 
 
-class Memory(NamedTuple):
-    """A saved memory. `order` grows with every change of the user's memories: of two, the higher one is newer.
+class Candidate(NamedTuple):
+    """A saved memory as far as choosing goes; `body` is the rest of it, as it is stored.
 
-    `tokens` are those of its line (services/memories/injection.py), `by` is who wrote its text. `updated_at` is in
-    milliseconds since 1970 (UTC).
+    `order` is that of services.memories.state.Wording: of two memories of a user the one with the higher one is newer.
     """
 
+    order: int
     id: str
     scope: str
-    text: str
     pinned: bool
-    order: int
-    updated_at: int
-    by: str
     tokens: int
-
-    def is_recent(self, now: int) -> bool:
-        """Updated in the last seven days before `now`."""
-        return now - self.updated_at <= RECENT
+    body: bytes
 
 
 class Selection(NamedTuple):
-    """`pinned` and `unpinned` in the order in which they are to be taken, `beyond`: what is over the limit."""
+    """`pinned` and `unpinned` in the order in which they are to be taken; `beyond`: over the limit, newest first."""
 
-    pinned: Sequence[Memory]
-    unpinned: Sequence[Memory]
-    beyond: Sequence[Memory]
-
-
-_newest = attrgetter("order", "id")
+    pinned: Sequence[Candidate]
+    unpinned: Sequence[Candidate]
+    beyond: Sequence[Candidate]
 
 
-def select(scopes: Iterable[Iterable[Memory]], limit: int = limits.MEMORIES_UNPINNED) -> Selection:
+def select(scopes: Iterable[Iterable[Candidate]], limit: int = limits.MEMORIES_UNPINNED) -> Selection:
     """Chooses among the memories of the scopes in play. The order of the scopes and in them does not matter."""
-    pinned: list[list[Memory]] = []
-    unpinned: list[list[Memory]] = []
+    pinned: list[list[Candidate]] = []
+    unpinned: list[list[Candidate]] = []
     for scope in scopes:
-        entries = sorted(scope, key=_newest, reverse=True)
-        pinned.append([entry for entry in entries if entry.pinned])
-        unpinned.append([entry for entry in entries if not entry.pinned])
+        newest_first = sorted(scope, reverse=True)
+        pinned.append([each for each in newest_first if each.pinned])
+        unpinned.append([each for each in newest_first if not each.pinned])
     taken = _in_turn(unpinned)
-    return Selection(_in_turn(pinned), taken[:limit], sorted(taken[limit:], key=_newest, reverse=True))
+    return Selection(_in_turn(pinned), taken[:limit], sorted(taken[limit:], reverse=True))
 
 
-def newest_first(memories: Iterable[Memory]) -> list[Memory]:
-    """In the order in which they are written."""
-    return sorted(memories, key=_newest, reverse=True)
+def is_recent(updated_at: int, now: int) -> bool:
+    """Updated in the last seven days; both in milliseconds since 1970."""
+    return now - updated_at <= RECENT
 
 
-def _in_turn(scopes: Sequence[Sequence[Memory]]) -> list[Memory]:
+def _in_turn(scopes: Sequence[Sequence[Candidate]]) -> list[Candidate]:
     """The newest of each scope, newest first; then the second of each; and so on."""
-    taken: list[Memory] = []
+    taken: list[Candidate] = []
     for row in zip_longest(*scopes):
-        taken += sorted((entry for entry in row if entry is not None), key=_newest, reverse=True)
+        taken += sorted((each for each in row if each is not None), reverse=True)
     return taken

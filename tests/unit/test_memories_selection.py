@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas import limits
-from services.memories.selection import RECENT, Memory, newest_first, select
+from services.memories.selection import RECENT, Candidate, is_recent, select
 
 
-def memory(scope: str, order: int, *, pinned: bool = False) -> Memory:
-    return Memory(f"mem-{order}", scope, f"text {order}", pinned, order, 1_000 * order, "user", 5)
+def memory(scope: str, order: int, *, pinned: bool = False) -> Candidate:
+    return Candidate(order, f"mem-{order}", scope, pinned, 5, b"")
 
 
 @st.composite
-def stores(draw: st.DrawFn) -> list[list[Memory]]:
+def stores(draw: st.DrawFn) -> list[list[Candidate]]:
     """Up to six scopes within their caps; `order` is of the user, so that no two entries share one."""
     sizes = st.tuples(
         st.integers(0, limits.MEMORIES_UNPINNED) | st.integers(0, 6), st.integers(0, limits.MEMORIES_PINNED)
@@ -26,7 +26,7 @@ def stores(draw: st.DrawFn) -> list[list[Memory]]:
     places = [(at, at_pin < pins) for at, (free, pins) in enumerate(caps) for at_pin in range(free + pins)]
     seed = draw(st.randoms(use_true_random=False))
     seed.shuffle(places)
-    scopes: list[list[Memory]] = [[] for _ in caps]
+    scopes: list[list[Candidate]] = [[] for _ in caps]
     for order, (at, pinned) in enumerate(places):
         scopes[at].append(memory(f"character:{at}", order, pinned=pinned))
     return scopes
@@ -34,7 +34,7 @@ def stores(draw: st.DrawFn) -> list[list[Memory]]:
 
 @pytest.mark.rule("M6", "M8")
 @given(stores())
-def test_every_pin_is_in_and_nothing_is_lost(scopes: list[list[Memory]]) -> None:
+def test_every_pin_is_in_and_nothing_is_lost(scopes: list[list[Candidate]]) -> None:
     chosen = select(scopes)
     everything = [each for scope in scopes for each in scope]
     assert set(chosen.pinned) == {each for each in everything if each.pinned}
@@ -46,7 +46,7 @@ def test_every_pin_is_in_and_nothing_is_lost(scopes: list[list[Memory]]) -> None
 @pytest.mark.rule("M6")
 @given(stores(), st.integers(0, limits.MEMORIES_UNPINNED))
 def test_scopes_share_evenly_and_who_has_fewer_leaves_its_share(
-    scopes: list[list[Memory]], taken: int
+    scopes: list[list[Candidate]], taken: int
 ) -> None:
     chosen = select(scopes, taken)
     got = Counter(each.scope for each in chosen.unpinned)
@@ -57,7 +57,7 @@ def test_scopes_share_evenly_and_who_has_fewer_leaves_its_share(
 
 @pytest.mark.rule("M6")
 @given(stores(), st.integers(0, limits.MEMORIES_UNPINNED))
-def test_in_each_scope_the_newest_go_in(scopes: list[list[Memory]], taken: int) -> None:
+def test_in_each_scope_the_newest_go_in(scopes: list[list[Candidate]], taken: int) -> None:
     chosen = select(scopes, taken)
     for scope in {each.scope for each in chosen.beyond}:
         oldest = min((each.order for each in chosen.unpinned if each.scope == scope), default=10**9)
@@ -65,7 +65,7 @@ def test_in_each_scope_the_newest_go_in(scopes: list[list[Memory]], taken: int) 
 
 
 @given(stores(), st.randoms(use_true_random=False))
-def test_the_same_memories_give_the_same_choice(scopes: list[list[Memory]], random: object) -> None:
+def test_the_same_memories_give_the_same_choice(scopes: list[list[Candidate]], random: object) -> None:
     shuffled = [list(reversed(scope)) for scope in reversed(scopes)]
     assert select(shuffled) == select(scopes)
 
@@ -74,7 +74,6 @@ def test_the_same_memories_give_the_same_choice(scopes: list[list[Memory]], rand
 def test_the_last_place_goes_to_the_newest() -> None:
     scopes = [[memory("a", 1), memory("a", 6)], [memory("b", 2), memory("b", 5)], [memory("c", 3)]]
     assert [each.order for each in select(scopes, 4).unpinned] == [6, 5, 3, 2]
-    assert [each.order for each in newest_first(select(scopes, 4).unpinned)] == [6, 5, 3, 2]
 
 
 @pytest.mark.rule("M6")
@@ -91,7 +90,6 @@ def test_five_full_scopes_and_the_global_one() -> None:
 
 @pytest.mark.rule("M6")
 def test_recent_is_the_last_seven_days() -> None:
-    now = memory("a", 1).updated_at + RECENT
     assert RECENT == 7 * 24 * 3600 * 1000
-    assert memory("a", 1).is_recent(now)
-    assert not memory("a", 1).is_recent(now + 1)
+    assert is_recent(5, 5 + RECENT)
+    assert not is_recent(5, 6 + RECENT)
