@@ -22,7 +22,7 @@ single message may have 256 KiB."""
 def of_messages(messages: Sequence[SourceMessage], tokens: int = TOKENS) -> str:
     """A piece of a chat. Over `tokens`, the longest messages lose their middle."""
     limit = fair_limit([message.tokens for message in messages], tokens)
-    return _delimited(
+    return delimited(
         {
             "n": message.seq,
             "role": message.role.value,
@@ -52,7 +52,7 @@ def _shortened(text: str, tokens: int, limit: int) -> str:
 
 def of_bodies(bodies: Iterable[tuple[int, Body]]) -> str:
     """Bodies of summaries, each with its number."""
-    return _delimited(line for number, body in bodies for line in _lines(number, body))
+    return delimited(line for number, body in bodies for line in _lines(number, body))
 
 
 def _lines(number: int, body: Body) -> Iterator[dict[str, Any]]:
@@ -67,7 +67,8 @@ def _lines(number: int, body: Body) -> Iterator[dict[str, Any]]:
         yield {"summary": number, "part": "rule", "text": rule.quote}
 
 
-def _delimited(lines: Iterable[dict[str, Any]]) -> str:
+def delimited(lines: Iterable[dict[str, Any]]) -> str:
+    """Lines of any kind between markers."""
     text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
     mark = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"<<<data {mark}>>>\n{text}\n<<<end {mark}>>>"

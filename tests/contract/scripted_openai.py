@@ -1,7 +1,8 @@
 """An OpenAI-compatible endpoint that behaves as a test says: real HTTP on a free loopback port.
 
 Without a script it answers as an obedient model would: one timeline line per two messages (or every timeline line it
-is given), and each sentence of the user that begins with "Never" as a rule.
+is given), and each sentence of the user that begins with "Never" as a rule. Of a description it makes a memory for each
+sentence, of messages that memories are drafted from one for each of them.
 """
 
 from __future__ import annotations
@@ -71,6 +72,14 @@ def data_of(body: dict[str, Any]) -> list[dict[str, Any]]:
 def content(body: dict[str, Any]) -> dict[str, Any]:
     """What an obedient model answers."""
     lines = data_of(body)
+    if lines and "description" in lines[0]:
+        return {"memories": lines[0]["description"].split(". ")}
+    if '"memories"' in json.dumps(body):
+        return {
+            "memories": [
+                {"text": f"{line['who']}: {line['text']}", "messages": [line["n"]]} for line in lines
+            ]
+        }
     if not lines or "part" not in lines[0]:
         pairs = [lines[at : at + 2] for at in range(0, len(lines), 2)]
         timeline = [

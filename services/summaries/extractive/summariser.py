@@ -28,7 +28,7 @@ READ_TOKENS = 24_000
 """Tokens of a chunk that are weighed; choosing among a mebibyte would hold up the other chats for ten seconds."""
 
 
-def _read(messages: Sequence[SourceMessage]) -> Sequence[SourceMessage]:
+def readable(messages: Sequence[SourceMessage]) -> Sequence[SourceMessage]:
     """The longest messages without their middle, where there is too much; rules are looked for in all of it."""
     limit = fair_limit([message.tokens for message in messages], READ_TOKENS)
     return [
@@ -74,7 +74,7 @@ class Extractive:
 
     async def chunk(self, messages: Sequence[SourceMessage], *, level: Level, budget: int) -> Draft:
         rules = find_rules(messages)
-        messages = _read(messages)
+        messages = readable(messages)
         taste = _TASTES[level]
         body = drafting.draft(
             of_messages(messages, rules),

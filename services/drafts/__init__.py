@@ -1,0 +1,1 @@
+"""Drafts of saved memories, which a user looks over before they are saved (rule M7)."""
