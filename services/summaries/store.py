@@ -82,9 +82,10 @@ async def read_chunk(redis: Redis, chunk: ChunkClosed) -> Chunk | None:
             f"span.messages: {span.messages - len(rows)} of the {span.messages} messages of pending chunk {chunk.id} "
             "are missing in Redis; the state of this chat is damaged"
         )
-    # the archive repeats the messages' own JSON: [seq, id, role, author, text, tokens, at_ms, turn_id]
+    # the archive repeats the messages' own JSON: [seq, id, role, author, text, tokens, at_ms, turn_id], and 1 behind
+    # it for one that was deleted
     archive = zlib.compress(json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode())
-    return Chunk(tuple(_message(*row[:7]) for row in rows), archive)
+    return Chunk(tuple(_message(*row[:7]) for row in rows if len(row) == 8), archive)
 
 
 def _message(seq: int, id: str, role: str, author: str, text: str, tokens: int, at_ms: int) -> SourceMessage:
