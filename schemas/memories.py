@@ -147,7 +147,7 @@ class Command(Model):
 
 
 class MemoryOps(Command):
-    """Operations in their order, all in one step; each is applied or refused on its own.
+    """Operations in their order, all in one step; each is applied or refused on its own, unless `together`.
 
     `ops` are not validated here: a model's wrong call is refused with a reason, and spoils no other.
     """
@@ -162,6 +162,7 @@ class MemoryOps(Command):
     )
     source: Source | None = None
     ops: tuple[dict[str, Any], ...] = Field(max_length=limits.MEMORY_OPS, fail_fast=True)
+    together: bool = Field(default=False, description="Where one is refused, none is applied.")
 
 
 class MemoryRollback(Command):

@@ -1,4 +1,4 @@
-"""The live channels of many chats over one Redis connection, shared by all streams of the process.
+"""The live channels of many chats and users over one Redis connection, shared by all streams of the process.
 
 Hints can be missed while Redis is away or a reader is slow; a subscriber is told so and reads the chat again.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum
 from typing import Any
 
@@ -38,7 +38,7 @@ class Signal(Enum):
 
 
 class Subscription:
-    """One reader of one chat."""
+    """One reader of one channel."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[bytes | Signal] = asyncio.Queue()
@@ -52,7 +52,10 @@ class Subscription:
         self._queue.put_nowait(item)
 
     async def next(self, timeout: float) -> bytes | Signal | None:
-        """The next hint (JSON of schemas/live.py) or signal; None after `timeout` seconds without one."""
+        """The next hint or signal; None after `timeout` seconds without one.
+
+        A hint is JSON: of a chat one of schemas/live.py, of a user a schemas.memories.MemoryChanged.
+        """
         try:
             async with asyncio.timeout(timeout):
                 return await self._queue.get()
@@ -79,7 +82,7 @@ class Hub:
 
     @property
     def channels(self) -> int:
-        """Chats that somebody reads."""
+        """Channels that somebody reads."""
         return len(self._channels)
 
     def start(self) -> None:
@@ -95,10 +98,14 @@ class Hub:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
+    def subscribe(self, chat: str, timeout: float) -> AbstractAsyncContextManager[Subscription]:
+        """`listen` to the channel of a chat."""
+        return self.listen(keys.channel(chat), timeout)
+
     @asynccontextmanager
-    async def subscribe(self, chat: str, timeout: float) -> AsyncIterator[Subscription]:
+    async def listen(self, channel_name: str, timeout: float) -> AsyncIterator[Subscription]:
         """From here on no hint is missed unnoticed. Raises TimeoutError where Redis does not confirm in time."""
-        name = keys.channel(chat).encode()
+        name = channel_name.encode()
         reader = Subscription()
         channel = self._channels.get(name)
         new = channel is None

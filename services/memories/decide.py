@@ -15,6 +15,8 @@ from schemas.memories import (
     MemoryOps,
     MemoryRollback,
     MemorySettings,
+    OpResult,
+    Status,
 )
 from services.memories import needs, scopes, undo
 from services.memories.edits import Edits, Writer
@@ -42,6 +44,8 @@ def decide(command: MemoryCommand, known: Known, count: Callable[[str], int], no
     match command:
         case MemoryOps():
             whole = Whole(Operations(edits, command, count).run())
+            if command.together and any(result.status is Status.refused for result in whole.results):
+                edits, whole = Edits(known), Whole(list(map(_refused_too, whole.results)))
             if journaled(command) and edits.changes:
                 assert command.source is not None
                 chat = command.source.chat
@@ -70,6 +74,13 @@ def decide(command: MemoryCommand, known: Known, count: Callable[[str], int], no
         notice=whole.notice,
     )
     return Outcome(result, edits, chat, journal)
+
+
+def _refused_too(result: OpResult) -> OpResult:
+    """Of an operation beside one that is refused, where they go together."""
+    if result.status is Status.refused:
+        return result
+    return OpResult(op=result.op, status=Status.refused, reason="op: another one of the command is refused")
 
 
 def _author(command: MemoryCommand) -> Author:
