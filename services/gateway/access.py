@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from services.context import store
+from services.context import saved, store
+from services.context.memories import Memories
 from services.context.snapshot import Snapshot
+from services.failures import Transient
 from services.gateway.auth import Principal
 from services.gateway.ports import Deps
-from services.gateway.problems import unknown_chat
+from services.gateway.problems import RETRY_AFTER, Problem, unknown_chat
+
+READS = 5
+"""Times that a chat and its user's memories are read, where something is taken back in between."""
 
 
 async def snapshot(deps: Deps, principal: Principal, chat: str, *, bodies: bool = True) -> Snapshot:
@@ -19,6 +24,35 @@ async def snapshot(deps: Deps, principal: Principal, chat: str, *, bodies: bool 
     if found is None or not principal.may_access(found.user):
         raise unknown_chat()
     return found
+
+
+async def with_memories(
+    deps: Deps, principal: Principal, chat: str, user: str | None
+) -> tuple[Snapshot, Memories]:
+    """The chat as for a context, and the saved memories of `user` (None: of the chat's owner), of one moment.
+
+    Raises Problem 404 as `snapshot` does, 403 for the memories of somebody else, 503 where neither stands still.
+    """
+    if user is not None and not principal.may_access(user):
+        raise Problem(403, "forbidden", "user: a user token reads nobody else's memories.")
+    now = int(deps.clock().timestamp() * 1000)
+    async with deps.store() as redis:
+        for _ in range(READS):
+            found = await store.read(redis, chat, bodies=False)
+            if found is None or not principal.may_access(found.user):
+                raise unknown_chat()
+            try:
+                memories = await saved.read(redis, found, user or found.user, now)
+            except Transient:
+                break
+            if memories is not None:
+                return found, memories
+    raise Problem(
+        503,
+        "unavailable",
+        "The chat and the memories change faster than they can be read.",
+        headers={"Retry-After": RETRY_AFTER},
+    )
 
 
 async def check(deps: Deps, principal: Principal, chat: str) -> None:

@@ -91,7 +91,9 @@ class Frontend:
 def covered(context: dict[str, Any]) -> int:
     """How many messages the context covers from the chat's first one on. Raises AssertionError at a hole (W6)."""
     next_seq = 0
-    for part in context["parts"]:
+    memories, *parts = context["parts"]
+    assert memories["part"] == "memories"
+    for part in parts:
         span = part["span"]
         if span is None:
             continue

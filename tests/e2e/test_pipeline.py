@@ -146,7 +146,14 @@ async def test_a_long_conversation(running: Up, broker: Broker, tmp_path: Path) 
 
     # the context: parts in the order of the prompt, tokens that can be counted again
     tokens = default_counter()
-    assert [each["part"] for each in context["parts"]] == ["long_term", "merged", "recent", "pending", "live"]
+    assert [each["part"] for each in context["parts"]] == [
+        "memories",
+        "long_term",
+        "merged",
+        "recent",
+        "pending",
+        "live",
+    ]
     for name in ("pending", "live"):
         messages = part(context, name)["messages"]
         assert part(context, name)["tokens"] == sum(tokens(message["text"]) for message in messages)

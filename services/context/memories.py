@@ -1,0 +1,135 @@
+"""Saved memories in a context: which of the chosen ones fit, and the part that they make. Pure; sizes are in tokens.
+
+Pins come right after the newest turn (M8), and other memories after them with a quarter of the budget at most. What is
+left of those goes in at the end, where messages and summaries leave room: then everything is in when it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from schemas.context import MemoryOff, Part, Reason
+from services.memories import injection
+from services.memories.selection import Candidate
+
+SHARE = 4
+"""Unpinned memories come before messages in one part in so many of the budget."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Memory(NamedTuple):
+    """A memory that may go in. `tokens` are of its line as it is, `updated_at` is in milliseconds since 1970 (UTC).
+
+    By `order` and `id` the newer of two is the larger one.
+    """
+
+    order: int
+    id: str
+    scope: str
+    pinned: bool
+    recent: bool
+    tokens: int
+    text: str
+    by: str
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """What there is to take, in that order; `beyond` is over the limit of M6. `learning_off` are characters."""
+
+    pinned: Sequence[Memory] = ()
+    unpinned: Sequence[Memory] = ()
+    beyond: Sequence[Candidate] = ()
+    off: MemoryOff | None = None
+    learning_off: tuple[str, ...] = ()
+
+
+NO_MEMORIES = Memories()
+
+
+class Share:
+    """What memories take of a budget; None: there is no limit."""
+
+    def __init__(self, memories: Memories, budget: int | None) -> None:
+        self._memories = memories
+        self._budget = budget
+        self._pinned: list[Memory] = []
+        self._unpinned: list[Memory] = []
+        self._left: Sequence[Memory] = ()
+        self._omitted: list[Memory] = []
+        self.tokens = 0
+
+    def first(self, used: int) -> None:
+        """Pins as far as they fit beside `used` tokens, and unpinned ones within their share."""
+        self._omitted = self._take(self._memories.pinned, self._pinned, self._left_of(used))
+        share = None if self._budget is None else self.tokens + self._budget // SHARE
+        self._left = self._take(self._memories.unpinned, self._unpinned, self._left_of(used, share))
+
+    def rest(self, used: int) -> None:
+        """Unpinned ones that were over their share, as far as they fit; `used` is without memories."""
+        self._omitted += self._take(self._left, self._unpinned, self._left_of(used))
+
+    def _left_of(self, used: int, share: int | None = None) -> int | None:
+        if self._budget is None:
+            return None
+        left = self._budget - used
+        return left if share is None else min(left, share)
+
+    def _take(self, memories: Sequence[Memory], into: list[Memory], most: int | None) -> list[Memory]:
+        """As many as fit into `most`; returns the others."""
+        others = []
+        for memory in memories:
+            tokens = (self.tokens or injection.FRAME_TOKENS) + memory.tokens
+            if most is None or tokens <= most:
+                self.tokens = tokens
+                into.append(memory)
+            else:
+                others.append(memory)
+        return others
+
+    def taken(self) -> list[Memory]:
+        """In the order of the text: pinned ones first, each newest first."""
+        return [*sorted(self._pinned, reverse=True), *sorted(self._unpinned, reverse=True)]
+
+    def omitted(self) -> list[tuple[tuple[str, ...], int, Reason]]:
+        """What is not in, by reason: ids, newest first, and their tokens."""
+        groups = (
+            (sorted(self._omitted, reverse=True), Reason.over_budget),
+            (self._memories.beyond, Reason.over_limit),
+        )
+        return [
+            (tuple([each.id for each in group]), sum([each.tokens for each in group]), reason)
+            for group, reason in groups
+            if group
+        ]
+
+
+def part_view(memories: Memories, taken: Sequence[Memory], tokens: int) -> dict[str, Any]:
+    """Of the shape of schemas.context.MemoryPart."""
+    lines = [injection.line(each.id, each.text, pinned=each.pinned, recent=each.recent) for each in taken]
+    return {
+        "part": Part.memories,
+        "text": injection.render(lines),
+        "tokens": tokens,
+        "ids": [each.id for each in taken],
+        "entries": [
+            {
+                "id": id,
+                "scope": scope,
+                "text": text,
+                "pinned": pinned,
+                "recent": recent,
+                "by": by,
+                "updated_at": _EPOCH + updated_at * _MILLISECOND,
+            }
+            for _, id, scope, pinned, recent, _, text, by, updated_at in taken
+        ],
+        "off": memories.off,
+        "learning_off": memories.learning_off,
+    }

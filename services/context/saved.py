@@ -1,0 +1,150 @@
+"""Reads the saved memories of a context: the second round trip, on the keys of the user.
+
+The chat was read before. What it takes back of memories is noted with it (Snapshot.rollbacks) and takes effect on the
+user's keys a moment later. A reader sees both or neither:
+
+| since the chat was read | what is done |
+|---|---|
+| something was taken back in it (its generation is another one) | both are read again |
+| a rollback noted with it has taken effect | nothing: what was read is without it |
+| a rollback noted with it has not | it is carried out on what is read, by the rules that the memories agent has |
+
+Shown by tests/integration/test_context_memories.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic_core import from_json
+from redis.asyncio import Redis
+
+from schemas.context import MemoryOff
+from schemas.memories import GLOBAL, Author, MemoryRollback, scope_of
+from services.context.memories import Memories, Memory
+from services.context.snapshot import Snapshot
+from services.memories import injection
+from services.memories.edits import Edits, Writer
+from services.memories.needs import Also
+from services.memories.selection import Candidate, is_recent, select
+from services.memories.state import OFF, milliseconds
+from services.memories.store import Wanted, load
+from services.memories.undo import taken_back
+from services.state import keys
+from services.state.keys import ChatKeys, UserKeys
+from services.state.transaction import at_once
+
+_OFF = OFF.encode()
+
+
+async def read(redis: Redis, chat: Snapshot, user: str | None, now: int) -> Memories | None:
+    """The memories of `user` for the characters of a chat; None where both are to be read again.
+
+    `now` is in milliseconds since 1970. Raises redis errors as they are.
+    """
+    if chat.bounty:
+        return Memories(off=MemoryOff.bounty)
+    if user is None:
+        return Memories(off=MemoryOff.signed_out)
+    characters = tuple(dict.fromkeys(chat.characters))
+    scopes = (GLOBAL, *map(scope_of, characters))
+    k = UserKeys.of(user)
+    commands: list[tuple[Any, ...]] = [("HGETALL", keys.scope(user, scope)) for scope in scopes]
+    if characters:
+        commands.append(("HMGET", k.settings, *characters))
+    if chat.rollbacks:
+        commands.append(("HMGET", k.commands, *chat.rollbacks))
+    *answers, generation = await at_once(redis, commands, [("HGET", ChatKeys.of(chat.chat).window, "g")])
+    if int(generation or 0) != chat.generation:
+        return None
+    known = answers.pop() if chat.rollbacks else []
+    settings = answers.pop() if characters else []
+    off = tuple(character for character, value in zip(characters, settings, strict=True) if value == _OFF)
+    if characters and len(off) == len(characters):
+        return Memories(off=MemoryOff.learning_off, learning_off=off)
+    heard = [
+        (scope, answer)
+        for scope, answer in zip(scopes, answers, strict=True)
+        if scope not in map(scope_of, off)
+    ]
+    waiting = _waiting(chat, user, known)
+    if waiting:
+        found = await _without(redis, chat, user, [scope for scope, _ in heard], waiting)
+        return None if found is None else chosen(found, now, off)
+    return chosen([candidates(scope, answer) for scope, answer in heard], now, off)
+
+
+def candidates(scope: str, answer: Any) -> list[Candidate]:
+    """From the hash of a scope (services.memories.state.Held); texts are not read."""
+    entries = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
+    found = []
+    for memory_id, value in entries:
+        pinned, order, _, tokens, _, body = value.split(b" ", 5)
+        found.append(Candidate(int(order), memory_id.decode(), scope, pinned == b"1", int(tokens), body))
+    return found
+
+
+def chosen(scopes: Iterable[Iterable[Candidate]], now: int, learning_off: tuple[str, ...] = ()) -> Memories:
+    """What of these scopes goes into a context. Of the rest no text is read."""
+    selection = select(scopes)
+    texts = iter(_texts([*selection.pinned, *selection.unpinned]))
+    pinned, unpinned = (
+        [_memory(each, next(texts), now) for each in group]
+        for group in (selection.pinned, selection.unpinned)
+    )
+    return Memories(pinned, unpinned, selection.beyond, learning_off=learning_off)
+
+
+def _texts(found: Sequence[Candidate]) -> list[Any]:
+    # one JSON array parses faster than many small ones
+    parsed: list[Any] = from_json(
+        b"[" + b",".join([each.body for each in found]) + b"]", cache_strings="keys"
+    )
+    return parsed
+
+
+def _memory(found: Candidate, body: Any, now: int) -> Memory:
+    order, memory_id, scope, pinned, tokens, _ = found
+    (text, by, _, at, *_), *_ = body
+    recent = is_recent(at, now)
+    tokens = injection.line_tokens(tokens, pinned=pinned, recent=recent)
+    return Memory(order, memory_id, scope, pinned, recent, tokens, text, by, at)
+
+
+def _waiting(chat: Snapshot, user: str, results: Sequence[bytes | None]) -> list[MemoryRollback]:
+    """Rollbacks of the user's memories that have not taken effect, in the order in which they will."""
+    rollbacks = [
+        MemoryRollback.model_validate_json(value)
+        for value, result in zip(chat.rollbacks.values(), results, strict=True)
+        if result is None
+    ]
+    return sorted(
+        (each for each in rollbacks if each.user_id == user), key=lambda each: (each.generation, each.id)
+    )
+
+
+async def _without(
+    redis: Redis, chat: Snapshot, user: str, scopes: Sequence[str], rollbacks: Sequence[MemoryRollback]
+) -> list[list[Candidate]] | None:
+    """These scopes as they are once the rollbacks have taken effect; None where both are to be read again."""
+    [known] = await load(redis, [Wanted(user, (*rollbacks, Also(tuple(scopes))))])
+    k = UserKeys.of(user)
+    version, results, generation = await at_once(
+        redis,
+        [("HGET", k.watermark, "v"), ("HMGET", k.commands, *(each.id for each in rollbacks))],
+        [("HGET", ChatKeys.of(chat.chat).window, "g")],
+    )
+    if int(version or 0) != known.version or int(generation or 0) != chat.generation:
+        return None
+    edits = Edits(known)
+    for rollback, result in zip(rollbacks, results, strict=True):
+        if result is None:
+            taken_back(edits, rollback, Writer(Author.system, rollback.id, milliseconds(rollback.at)))
+    return [
+        [
+            Candidate(held.order, held.id, scope, held.pinned, held.tokens, held.body)
+            for held in edits.scope(scope).values()
+        ]
+        for scope in scopes
+    ]
