@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from schemas.chat import ChatRef, Level
 from schemas.chunks import ChunkClosed, Span
 from schemas.summaries import Body, Provenance, Rule, Summary, Tier, TimelineLine
-from services.audit.snapshot import ArchivedMessage, Held, Snapshot, Turn, TurnEntry
+from services.audit.snapshot import ArchivedMessage, Held, Snapshot, Turn, TurnEntry, print_of
 from services.state import keys
 from services.state.ids import chunk_id, merged_id
 
@@ -121,6 +121,12 @@ def turn(index: int) -> Turn:
     return Turn(first, TURN, TURN * TOKENS, f"m{first}", f"m{first + TURN - 1}")
 
 
+def entry(index: int) -> TurnEntry:
+    """A turn of the turn table."""
+    first = index * TURN
+    return TurnEntry(first, TURN, tuple(f"m{seq}" for seq in range(first, first + TURN)))
+
+
 def healthy(model: str = "extractive") -> tuple[Snapshot, Archive]:
     """The chat and its archived messages."""
     recent = {i: summary(Tier.recent, i, i, model=model) for i in range(CHUNKS) if i not in WAITING}
@@ -163,13 +169,14 @@ def healthy(model: str = "extractive") -> tuple[Snapshot, Archive]:
         chat=CHAT,
         fields={field: str(value) for field, value in fields.items()},
         messages={
-            seq: Held(f"m{seq}", TOKENS, f"t{seq // TURN}")
+            seq: Held(f"m{seq}", TOKENS, f"t{seq // TURN}", print_of(text(seq)))
             for first, last in spans
             for seq in range(first, last + 1)
         },
         live=live,
         pending=pending,
-        turns={f"t{index}": TurnEntry(index * TURN, TURN) for index in range(TURNS)},
+        turns={f"t{index}": entry(index) for index in range(TURNS)},
+        turn_order=tuple(f"t{index}" for index in range(TURNS)),
         numbers={f"m{seq}": seq for seq in range(MESSAGES)},
         chunks=chunks,
         summaries=(compressed, merged[LONG_TERM], recent[20], recent[22]),
@@ -184,7 +191,7 @@ def healthy(model: str = "extractive") -> tuple[Snapshot, Archive]:
     )
     archive = {
         item.id: tuple(
-            ArchivedMessage(seq, f"m{seq}", text(seq))
+            ArchivedMessage(seq, f"m{seq}", text(seq), f"t{seq // TURN}")
             for seq in range(item.span.first_seq, item.span.last_seq + 1)
         )
         for item in recent.values()
@@ -211,9 +218,11 @@ async def store(redis: Redis, snapshot: Snapshot, archive: Archive) -> None:
         pipe.hset(
             k.turns,
             mapping={
-                id: f"digest {entry.first} {entry.size} 1750000000000" for id, entry in snapshot.turns.items()
+                id: f"digest {entry.first} {entry.size} 1750000000000 {' '.join(entry.messages)}"
+                for id, entry in snapshot.turns.items()
             },
         )
+        pipe.rpush(k.turn_order, *snapshot.turn_order)
         pipe.hset(k.message_ids, mapping=dict(snapshot.numbers))
         pipe.hset(k.chunks, mapping={item.id: item.model_dump_json() for item in snapshot.chunks})
         pipe.hset(k.summaries, mapping={item.id: item.model_dump_json() for item in snapshot.summaries})

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from schemas.chunks import Span
-from schemas.summaries import Summary
 from services.audit.report import Check, Finding
-from services.audit.snapshot import ArchivedMessage, Snapshot
+from services.audit.snapshot import ArchivedMessage, Snapshot, print_of
 from services.audit.spans import numbers
 
 
@@ -48,11 +47,28 @@ class Archives:
                     Check.archive,
                     f"chunk {id}: message {message.seq} is called {message.id}, its number is not",
                 )
+            yield from self._one(id, message)
             for quote, summary in self._quotes.pop(message.id, ()):
                 if quote not in message.text:
                     yield self._finding(
                         Check.rules, f"a rule of summary {summary} is not literally in message {message.id}"
                     )
+
+    def _one(self, id: str, message: ArchivedMessage) -> Iterator[Finding]:
+        """One that is live again is the same in both places."""
+        seq, entry = message.seq, self._snapshot.turns.get(message.turn)
+        if entry is None or not entry.first <= seq < entry.first + entry.size:
+            yield self._finding(
+                Check.archive,
+                f"chunk {id}: message {seq} says that it is of turn {message.turn}, the turn table does not",
+            )
+        if message.deleted and message.text:
+            yield self._finding(Check.deleted, f"chunk {id}: message {seq} was deleted and still has a text")
+        live = self._snapshot.messages.get(seq)
+        if live is not None and (live.print, live.deleted) != (print_of(message.text), message.deleted):
+            yield self._finding(
+                Check.taken_back, f"chunk {id}: message {seq} is live again and says something else there"
+            )
 
     def finish(self) -> Iterator[Finding]:
         """What is left: archives of no chunk, and rules whose message no chunk has."""
@@ -73,29 +89,10 @@ def quotes(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
     A rule without a message was written by a person; so may be any rule of a summary that was edited, or that was
     merged from such a one.
     """
-    edited: dict[str, bool] = {}
-
-    def touched(summary: Summary, name: str) -> bool:
-        if name not in edited:
-            edited[name] = summary.edited_at is not None  # also ends a circle, should one be stored
-            edited[name] = edited[name] or any(
-                touched(snapshot.merged_away[source], source)
-                for source in summary.provenance.source_ids
-                if source in snapshot.merged_away
-            )
-        return edited[name]
-
+    by_hand = snapshot.by_hand()
     seen = set()
-    # from the oldest on, so that going down never goes deep
-    named = sorted(
-        [
-            *snapshot.merged_away.items(),
-            *((f"in use {summary.id}", summary) for summary in snapshot.summaries),
-        ],
-        key=lambda item: (item[1].span.messages, item[1].version),
-    )
-    for name, summary in named:
-        if touched(summary, name):
+    for summary in (*snapshot.merged_away.values(), *snapshot.summaries):
+        if (summary.id, summary.version) in by_hand:
             continue
         for rule in summary.body.rules:
             if rule.message_id is not None and (rule.quote, rule.message_id) not in seen:

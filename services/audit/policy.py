@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import zip_longest
 
 from services.audit.report import Check, Finding, Severity
 from services.audit.snapshot import Snapshot, Turn
 from services.audit.spans import Piece, breaks, numbers
-from services.audit.tiers import merges, tiers
+from services.audit.takeback import derived, memory_turns
+from services.audit.tiers import due, merges, tiers
+from services.state.deleted import MARK
 from services.state.ids import chunk_id
+
+MARK_FIELDS = frozenset({"ep", "pa", "of", "g", "v", MARK})
+"""What the window of a deleted chat still has."""
 
 SHOWN = 3
 """Examples named in one finding."""
@@ -19,21 +25,41 @@ def check(snapshot: Snapshot, *, at_rest: bool) -> Iterator[Finding]:
     parts: dict[Check, tuple[Callable[[Snapshot], Iterator[str]], ...]] = {
         Check.coverage: (coverage,),
         Check.window: (counters, held),
-        Check.turns: (turn_table, message_ids),
+        Check.turns: (turn_table, turn_order, message_ids, memory_turns),
         Check.chunks: (chunks, archive_order),
-        Check.tiers: (tiers,),
+        Check.tiers: (tiers, due) if at_rest else (tiers,),
         Check.merges: (merges,),
+        Check.taken_back: (derived,),
+        Check.deleted: (deleted_messages,),
     }
     for name, checks in parts.items():
         for part in checks:
             for detail in part(snapshot):
                 yield Finding(snapshot.chat, name, detail)
+    unfinished = Severity.error if at_rest else Severity.warning
+    yield from unconfirmed(snapshot, unfinished)
+    for id, rollback in snapshot.rollbacks.items():
+        detail = f"rollback {id} of user {rollback.user_id} has not taken effect"
+        yield Finding(snapshot.chat, Check.rollback, detail, unfinished)
+        if rollback.chat_id != snapshot.chat or rollback.generation > snapshot.number("g"):
+            yield Finding(snapshot.chat, Check.rollback, f"rollback {id} is not of this chat as it is")
+
+
+def unconfirmed(snapshot: Snapshot, severity: Severity) -> Iterator[Finding]:
+    """What was decided to be published and is not known to be."""
     for agent, count in snapshot.outboxes.items():
         if count:
-            severity = Severity.error if at_rest else Severity.warning
-            yield Finding(
-                snapshot.chat, Check.outbox, f"{count} entries of {agent} are not confirmed", severity
-            )
+            detail = f"{count} entries of {agent} are not confirmed"
+            yield Finding(snapshot.chat, Check.outbox, detail, severity)
+
+
+def check_deleted(snapshot: Snapshot, keys: Iterable[str], *, at_rest: bool) -> Iterator[Finding]:
+    """Of a deleted chat nothing is left but the mark, and what is still to be published. `keys`: what is there else."""
+    for key in keys:
+        yield Finding(snapshot.chat, Check.deleted, f"the chat was deleted, its key {key} is still there")
+    for field in sorted(snapshot.fields.keys() - MARK_FIELDS):
+        yield Finding(snapshot.chat, Check.deleted, f"the chat was deleted, its field {field} is still there")
+    yield from unconfirmed(snapshot, Severity.error if at_rest else Severity.warning)
 
 
 def _turn_pieces(turns: tuple[Turn, ...], where: str) -> list[Piece]:
@@ -49,11 +75,15 @@ def _chunk_pieces(snapshot: Snapshot) -> list[Piece]:
 
 
 def coverage(snapshot: Snapshot) -> Iterator[str]:
-    """Chunks, then pending turns, then live turns hold 0..n-1, each number once and in order."""
+    """Chunks, then pending turns, then live turns hold 0..n-1, each number once and in order.
+
+    Only where the window was filled again, after something was taken back, the oldest live turns are in the newest
+    chunks as well; then no turn is pending.
+    """
     groups = (
         _chunk_pieces(snapshot),
         _turn_pieces(snapshot.pending, "pending"),
-        _turn_pieces(snapshot.live, "live"),
+        _turn_pieces(snapshot.alone, "live"),
     )
     yield from breaks([piece for group in groups for piece in group], 0, snapshot.number("n"))
     newest = -1
@@ -65,6 +95,17 @@ def coverage(snapshot: Snapshot) -> Iterator[str]:
     for turns, where in ((snapshot.pending, "pending"), (snapshot.live, "live")):
         if list(turns) != sorted(turns):
             yield f"the {where} turns are not in order"
+    yield from _overlap(snapshot)
+
+
+def _overlap(snapshot: Snapshot) -> Iterator[str]:
+    covered, twice = snapshot.covered, [turn for turn in snapshot.live if turn.first < snapshot.covered]
+    if not 0 <= covered <= snapshot.end_of_chunks:
+        yield f"co says {covered}, the chunks end at {snapshot.end_of_chunks}"
+    if twice:
+        yield from breaks(_turn_pieces(tuple(twice), "live, in a chunk as well"), twice[0].first, covered)
+        if snapshot.pending:
+            yield f"{numbers(twice[0].first, twice[-1].last)} live again, beside what is pending"
 
 
 def counters(snapshot: Snapshot) -> Iterator[str]:
@@ -110,7 +151,7 @@ def turn_table(snapshot: Snapshot) -> Iterator[str]:
     ]
     for detail in breaks(pieces, 0, snapshot.number("n")):
         yield f"turn table: {detail}"
-    spans = set(snapshot.turns.values())
+    spans = {(entry.first, entry.size) for entry in snapshot.turns.values()}
     for turn in (*snapshot.live, *snapshot.pending):
         if (turn.first, turn.size) not in spans:
             yield f"{numbers(turn.first, turn.last)} listed as a turn that the turn table does not have"
@@ -118,6 +159,28 @@ def turn_table(snapshot: Snapshot) -> Iterator[str]:
         entry = snapshot.turns.get(message.turn)
         if entry is None or not entry.first <= seq < entry.first + entry.size:
             yield f"message {seq} says that it is of turn {message.turn}, the turn table does not"
+
+
+def turn_order(snapshot: Snapshot) -> Iterator[str]:
+    """The order of turns names every turn once, from the first one on, and a turn names its messages."""
+    expected = sorted(snapshot.turns, key=lambda id: snapshot.turns[id].first)
+    if list(snapshot.turn_order) != expected:
+        pairs = zip_longest(snapshot.turn_order, expected)
+        at = next(place for place, (found, wanted) in enumerate(pairs) if found != wanted)
+        found = snapshot.turn_order[at] if at < len(snapshot.turn_order) else "nothing"
+        wanted = expected[at] if at < len(expected) else "nothing"
+        yield f"place {at} of the order of turns has {found}, it should be {wanted}"
+    for id, entry in snapshot.turns.items():
+        numbered = [snapshot.numbers.get(message) for message in entry.messages]
+        if numbered != list(range(entry.first, entry.first + entry.size)):
+            yield f"turn {id} names other messages than {numbers(entry.first, entry.first + entry.size - 1)}"
+
+
+def deleted_messages(snapshot: Snapshot) -> Iterator[str]:
+    """A message that was deleted keeps its place, and nothing that it said."""
+    for seq, message in snapshot.messages.items():
+        if message.deleted and (message.print or message.tokens):
+            yield f"message {seq} was deleted and still has a text"
 
 
 def message_ids(snapshot: Snapshot) -> Iterator[str]:
@@ -140,8 +203,7 @@ def message_ids(snapshot: Snapshot) -> Iterator[str]:
 def chunks(snapshot: Snapshot) -> Iterator[str]:
     """Chunks of both kinds are contiguous from 0, an index is a chunk's place, an id says what it covers."""
     summarised = snapshot.summarised()
-    end = snapshot.number("n") - sum(turn.size for turn in (*snapshot.live, *snapshot.pending))
-    for detail in breaks(_chunk_pieces(snapshot), 0, end):
+    for detail in breaks(_chunk_pieces(snapshot), 0, snapshot.end_of_chunks):
         yield f"chunks: {detail}"
     spans = {**summarised, **{chunk.id: chunk.span for chunk in snapshot.chunks}}
     place = {id: at for at, id in enumerate(sorted(spans, key=lambda id: spans[id].first_seq))}
@@ -163,15 +225,15 @@ def chunks(snapshot: Snapshot) -> Iterator[str]:
 
 
 def archive_order(snapshot: Snapshot) -> Iterator[str]:
-    """The order of the archive has every summarised chunk at its place, and nothing else."""
+    """The order of the archive has every summarised chunk at its place, and nothing else but empty places."""
     summarised = snapshot.summarised()
     spans: Mapping[str, int] = {
         **{id: span.first_seq for id, span in summarised.items()},
         **{chunk.id: chunk.span.first_seq for chunk in snapshot.chunks},
     }
     inside = [id if id in summarised else "" for id in sorted(spans, key=lambda id: spans[id])]
-    while inside and not inside[-1]:
-        inside.pop()
+    if len(snapshot.order) > len(inside):
+        yield f"the order of the archive has {len(snapshot.order)} places for {len(inside)} chunks"
     for at in range(max(len(inside), len(snapshot.order))):
         expected = inside[at] if at < len(inside) else ""
         found = snapshot.order[at] if at < len(snapshot.order) else ""

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 from redis.asyncio import Redis
 
 from schemas.chunks import ChunkClosed
+from schemas.memories import MemoryRollback
 from schemas.summaries import Summary
 from services.audit.report import Check, Finding
-from services.audit.snapshot import ArchivedMessage, Held, Snapshot, Turn, TurnEntry
+from services.audit.snapshot import ArchivedMessage, Held, Snapshot, Turn, TurnEntry, print_of
 from services.state import keys
 
 PAGE = 16
@@ -49,10 +50,14 @@ async def snapshot(redis: Redis, chat: str) -> tuple[Snapshot, list[Finding]] | 
         pipe.hgetall(k.archived_summaries)
         pipe.hkeys(k.archive)
         pipe.lrange(k.archive_order, 0, -1)
+        pipe.lrange(k.turn_order, 0, -1)
+        pipe.hkeys(k.memory_users)
+        pipe.hgetall(k.memory_rollbacks)
         for agent in AGENTS:
             pipe.hlen(keys.outbox(chat, agent))
         answers = await pipe.execute()
     window, messages, live, pending, turns, ids, chunks, summaries, merged_away, archive, order = answers[:11]
+    turn_order, memory_turns, rollbacks = answers[11:14]
     if not window:
         return None
     parsing = _Parsing(chat)
@@ -70,10 +75,23 @@ async def snapshot(redis: Redis, chat: str) -> tuple[Snapshot, list[Finding]] | 
             merged_away=parsing.table("sa", merged_away, str, Summary.model_validate_json),
             archive=frozenset(map(_text, archive)),
             order=tuple(map(_text, order)),
-            outboxes=dict(zip(AGENTS, answers[11:], strict=True)),
+            turn_order=tuple(map(_text, turn_order)),
+            memory_turns=frozenset(map(_text, memory_turns)),
+            rollbacks=parsing.table("mr", rollbacks, str, MemoryRollback.model_validate_json),
+            outboxes=dict(zip(AGENTS, answers[14:], strict=True)),
         ),
         parsing.findings,
     )
+
+
+async def remains(redis: Redis, chat: str) -> list[str]:
+    """The keys of a chat that are there, without its window and its outboxes."""
+    others = keys.ChatKeys.of(chat)[1:]
+    async with redis.pipeline(transaction=True) as pipe:
+        for key in others:
+            pipe.exists(key)
+        found = await pipe.execute()
+    return [key for key, there in zip(others, found, strict=True) if there]
 
 
 async def archived(
@@ -92,10 +110,10 @@ async def archived(
 
 
 def _archived(blob: bytes | str) -> Iterator[ArchivedMessage]:
-    for seq, id, _, _, text, *_ in json.loads(
+    for seq, id, _, _, text, _, _, turn, *deleted in json.loads(
         zlib.decompress(blob if isinstance(blob, bytes) else blob.encode())
     ):
-        yield ArchivedMessage(int(seq), str(id), str(text))
+        yield ArchivedMessage(int(seq), str(id), str(text), str(turn), bool(deleted))
 
 
 class _Parsing:
@@ -139,8 +157,8 @@ def _text(value: bytes) -> str:
 
 
 def _held(raw: str) -> Held:
-    id, _, _, _, tokens, _, turn = json.loads(raw)
-    return Held(str(id), int(tokens), str(turn))
+    id, _, _, text, tokens, _, turn, *deleted = json.loads(raw)
+    return Held(str(id), int(tokens), str(turn), print_of(str(text)), bool(deleted))
 
 
 def _turn(raw: str) -> Turn:
@@ -149,5 +167,5 @@ def _turn(raw: str) -> Turn:
 
 
 def _entry(raw: str) -> TurnEntry:
-    _, first, count, _ = raw.split(" ")
-    return TurnEntry(int(first), int(count))
+    _, first, count, _, *messages = raw.split(" ")
+    return TurnEntry(int(first), int(count), tuple(messages))

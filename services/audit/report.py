@@ -40,6 +40,15 @@ class Check(StrEnum):
     rules = "rules"
     """A rule's quote is not literally in the message that it names."""
 
+    taken_back = "taken_back"
+    """Something is derived from a message that was taken back, or was made before one changed."""
+
+    deleted = "deleted"
+    """Something of a deleted chat, or the text of a deleted message, is still there."""
+
+    rollback = "rollback"
+    """What turns wrote into saved memories is to be taken back, and is not known to be."""
+
     outbox = "outbox"
     """Something was decided to be published and was not confirmed."""
 
@@ -69,6 +78,7 @@ class Read:
 
     chats: int = 0
     messages: int = 0
+    deleted_chats: int = 0
     live: int = 0
     pending: int = 0
     chunks: int = 0

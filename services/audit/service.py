@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 
 from services.audit import read
 from services.audit.archives import Archives
-from services.audit.policy import check
+from services.audit.policy import check, check_deleted
 from services.audit.report import Check, Finding, Read, Report, Severity
 from services.audit.snapshot import Snapshot
 from services.audit.usage import uses
@@ -39,17 +39,28 @@ async def audit(
                 report.add(Finding(name, Check.readable, "there is no such chat"))
             continue
         state, unreadable = found
-        for finding in (*unreadable, *check(state, at_rest=at_rest)):
+        for finding in unreadable:
             report.add(finding)
-        await _archives(redis, state, report)
-        if ledger is not None and at_rest:
-            await _unbooked(ledger, state, report)
-        _count(state, report.read)
+        if state.deleted:
+            for finding in check_deleted(state, await read.remains(redis, name), at_rest=at_rest):
+                report.add(finding)
+            report.read.deleted_chats += 1
+        else:
+            await _chat(redis, ledger, state, report)
         if progress is not None:
             progress(report.read)
     if ledger is not None:
         await _ledger(ledger, report)
     return report
+
+
+async def _chat(redis: Redis, ledger: Ledger | None, state: Snapshot, report: Report) -> None:
+    for finding in check(state, at_rest=report.at_rest):
+        report.add(finding)
+    await _archives(redis, state, report)
+    if ledger is not None and report.at_rest:
+        await _unbooked(ledger, state, report)
+    _count(state, report.read)
 
 
 async def _archives(redis: Redis, state: Snapshot, report: Report) -> None:

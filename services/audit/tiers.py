@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from schemas.summaries import Summary, Tier
 from services.audit.snapshot import Snapshot
@@ -17,30 +18,46 @@ def _piece(summary: Summary) -> Piece:
 
 
 def tiers(snapshot: Snapshot) -> Iterator[str]:
-    """In use: the long-term memory, merged ones, recent ones, in this order from message 0 up to the first pending
-    turn. Only a chunk that still waits for its summary may lie between them."""
+    """In use: one long-term memory at the beginning, then merged and recent ones, up to the first message in no chunk.
+    Only a chunk that waits for its summary may lie between them; before a merged one only where it was closed again."""
     waiting = [Piece(c.span.first_seq, c.span.last_seq, f"pending chunk {c.id}") for c in snapshot.chunks]
-    unchunked = sum(turn.size for turn in (*snapshot.live, *snapshot.pending))
-    pieces = [*map(_piece, snapshot.summaries), *waiting]
-    yield from breaks(pieces, 0, snapshot.number("n") - unchunked)
-    in_order = sorted(snapshot.summaries, key=lambda summary: summary.span.first_seq)
-    ranks = [_ORDER.index(summary.tier) for summary in in_order]
-    for at in range(1, len(ranks)):
-        if ranks[at] < ranks[at - 1]:
-            yield f"{_piece(in_order[at]).where} comes after {_piece(in_order[at - 1]).where}"
-    if ranks.count(0) > 1:
-        yield f"there are {ranks.count(0)} long-term memories"
-    for summary in snapshot.summaries:
+    yield from breaks([*map(_piece, snapshot.summaries), *waiting], 0, snapshot.end_of_chunks)
+    long_term = [summary for summary in snapshot.summaries if summary.tier is Tier.long_term]
+    if len(long_term) > 1:
+        yield f"there are {len(long_term)} long-term memories"
+    for summary in long_term:
+        if summary.span.first_seq:
+            yield f"{_piece(summary).where} does not begin with the first message"
+    for summary in (*snapshot.summaries, *snapshot.merged_away.values()):
         if summary.chat_id != snapshot.chat:
             yield f"{_piece(summary).where} is of another chat"
+    for summary in snapshot.summaries:
         if summary.id in snapshot.merged_away:
             yield f"{_piece(summary).where} is in use and merged away"
-        if summary.tier is not Tier.recent and (first := _hole_before(waiting, summary)) is not None:
+        if summary.tier is not Tier.recent and (first := _passed(snapshot, summary)) is not None:
             yield f"{_piece(summary).where} was merged past message {first}, which is still pending"
 
 
-def _hole_before(waiting: list[Piece], summary: Summary) -> int | None:
-    return next((piece.first for piece in waiting if piece.first < summary.span.last_seq), None)
+def _passed(snapshot: Snapshot, summary: Summary) -> int | None:
+    """A pending message before the end of a merged summary that was pending already when that was made."""
+    return next(
+        (
+            chunk.span.first_seq
+            for chunk in snapshot.chunks
+            if chunk.span.first_seq < summary.span.last_seq and chunk.generation <= summary.generation
+        ),
+        None,
+    )
+
+
+def due(snapshot: Snapshot) -> Iterator[str]:
+    """At rest, summaries that were taken out of a merge are merged again: no lower tier is before a higher one, unless
+    a chunk that waits for its summary holds them back."""
+    held_back = min((chunk.span.first_seq for chunk in snapshot.chunks), default=snapshot.number("n"))
+    in_order = sorted(snapshot.summaries, key=lambda summary: summary.span.first_seq)
+    for before, after in pairwise(in_order):
+        if _ORDER.index(after.tier) < _ORDER.index(before.tier) and after.span.first_seq < held_back:
+            yield f"{_piece(before).where} is due to be merged, {_piece(after).where} comes after it"
 
 
 def merges(snapshot: Snapshot) -> Iterator[str]:

@@ -20,7 +20,8 @@ def uses(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         made = summary.provenance
         if made.model != FREE and made.prompt_version != NO_PROMPT:
             stage, version = _origin(summary)
-            yield derive("usage", stage, snapshot.chat, summary.id, version), summary.id
+            # a fork pays for nothing that it took over
+            yield derive("usage", stage, made.chat_id or snapshot.chat, summary.id, version), summary.id
 
 
 def _origin(summary: Summary) -> tuple[Stage, int]:

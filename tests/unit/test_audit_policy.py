@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from schemas.memories import MemoryRollback
 from schemas.summaries import Tier
 from services.audit.archives import Archives
-from services.audit.policy import check
+from services.audit.policy import check, check_deleted
 from services.audit.report import FINDINGS, Check, Finding, Report, Severity
-from services.audit.snapshot import ArchivedMessage, Snapshot, TurnEntry
+from services.audit.snapshot import ArchivedMessage, Held, Snapshot, TurnEntry, print_of
 from services.audit.spans import Piece, breaks
 from services.audit.usage import uses
-from services.state.ids import derive
+from services.state.ids import chunk_id, derive
 from tests.audit_states import AT, LONG_TERM, MESSAGES, Archive, chunk, healthy, name, summary
 
 
@@ -78,6 +79,15 @@ def _sources(s: Snapshot, *names: str) -> Snapshot:
     merged = s.summaries[1]
     made = merged.provenance.model_copy(update={"source_ids": names})
     return _change_summary(1, provenance=made)(s)
+
+
+def _later_source(s: Snapshot) -> Snapshot:
+    later = s.merged_away[name(17)].model_copy(update={"generation": 1})
+    return _field("g", "1")(replace(s, merged_away={**s.merged_away, name(17): later}))
+
+
+def rollback() -> MemoryRollback:
+    return MemoryRollback(id="r", at=AT, user_id="u1", chat_id="c1", generation=0, turns=("t9",))
 
 
 DAMAGES: dict[str, tuple[Check, Damage]] = {
@@ -188,6 +198,42 @@ DAMAGES: dict[str, tuple[Check, Damage]] = {
         Check.archive,
         lambda s: replace(s, archive=s.archive | {name(21)}),
     ),
+    "live messages are said to be in chunks": (Check.coverage, _field("co", "248")),
+    "the order of turns lacks one": (Check.turns, lambda s: replace(s, turn_order=s.turn_order[1:])),
+    "the order of turns is shuffled": (Check.turns, lambda s: replace(s, turn_order=s.turn_order[::-1])),
+    "a turn names another message": (
+        Check.turns,
+        lambda s: replace(s, turns={**s.turns, "t3": s.turns["t3"]._replace(messages=("m6", "m8"))}),
+    ),
+    "a turn that is gone has written into memories": (
+        Check.turns,
+        lambda s: replace(s, memory_turns=frozenset({"t127"})),
+    ),
+    "a deleted message still says something": (
+        Check.deleted,
+        lambda s: replace(
+            s, messages={**s.messages, MESSAGES - 1: s.messages[MESSAGES - 1]._replace(deleted=True)}
+        ),
+    ),
+    "a summary covers what was taken back": (Check.taken_back, _field("n", "200")),
+    "an archived summary covers what was taken back": (
+        Check.taken_back,
+        lambda s: replace(s, merged_away={**s.merged_away, "stray": summary(Tier.merged, 24, 27)}),
+    ),
+    "a summary is of a later generation": (Check.taken_back, _change_summary(2, generation=1)),
+    "a summary of a chunk is older than the chunk": (
+        Check.taken_back,
+        lambda s: _change_summary(2, generation=1)(_field("g", "1")(s)),
+    ),
+    "a merge is older than its source": (Check.taken_back, lambda s: _later_source(s)),
+    "a timeline tells of other messages": (
+        Check.taken_back,
+        _change_summary(2, body=summary(Tier.recent, 19, 19).body),
+    ),
+    "a rollback has not taken effect": (
+        Check.rollback,
+        lambda s: replace(s, rollbacks={"r": rollback()}),
+    ),
     "an outbox is not empty": (Check.outbox, lambda s: replace(s, outboxes={**s.outboxes, "merge": 2})),
 }
 
@@ -198,6 +244,72 @@ def test_each_damage_is_found(damage: str) -> None:
     snapshot, archive = healthy()
     expected, inflict = DAMAGES[damage]
     assert expected in checks(inflict(snapshot), archive)
+
+
+@pytest.mark.rule("W7", "S2")
+def test_a_group_that_was_taken_apart_is_to_be_merged_again() -> None:
+    snapshot, _ = healthy()
+    apart = (
+        snapshot.summaries[0],
+        *(snapshot.merged_away[name(index)] for index in range(16, 20)),
+        summary(Tier.merged, 20, 23, sources=tuple(map(name, range(20, 24)))),
+    )
+    at_rest, running = [
+        [finding.detail for finding in check(replace(snapshot, chunks=(), summaries=apart), at_rest=at_rest)]
+        for at_rest in (True, False)
+    ]
+    assert [detail for detail in at_rest if "is due to be merged" in detail]
+    assert not [detail for detail in running if "is due to be merged" in detail]
+    # a chunk that waits for its summary holds it back
+    waiting = replace(snapshot, chunks=(chunk(16),), summaries=(apart[0], *apart[2:]))
+    found = [finding.detail for finding in check(waiting, at_rest=True)]
+    assert not [detail for detail in found if "is due to be merged" in detail]
+
+
+@pytest.mark.rule("W7")
+def test_a_merge_passes_a_pending_chunk_only_where_that_was_closed_again() -> None:
+    snapshot, _ = healthy()
+    snapshot = replace(snapshot, fields={**snapshot.fields, "g": "1"})
+    passed = "which is still pending"
+    for generation, wrong in ((0, True), (1, False)):
+        covered = chunk(15).span
+        again = chunk(15).model_copy(
+            update={
+                "generation": generation,
+                "id": chunk_id("c1", generation, covered.first_seq, covered.last_seq),
+            }
+        )
+        found = [f.detail for f in check(replace(snapshot, chunks=(again,)), at_rest=False)]
+        assert any(passed in detail for detail in found) is wrong
+
+
+@pytest.mark.rule("W7")
+def test_a_live_message_and_its_archive_say_the_same() -> None:
+    snapshot, archive = healthy()
+    kept = archive[name(5)]
+    for message, expected in (
+        (kept[0], set[Check]()),
+        (kept[0]._replace(text="before"), {Check.taken_back}),
+        (kept[0]._replace(deleted=True), {Check.deleted, Check.taken_back}),
+        (kept[0]._replace(turn="t0"), {Check.archive}),
+    ):
+        held = Held(kept[0].id, 7, "t25", print_of(kept[0].text))
+        archives = Archives(replace(snapshot, messages={**snapshot.messages, kept[0].seq: held}))
+        found = set(archives.chunk(name(5), (message, *kept[1:])))
+        assert {finding.check for finding in found} == expected
+
+
+@pytest.mark.rule("W7")
+def test_of_a_deleted_chat_only_the_mark_is_left() -> None:
+    snapshot, _ = healthy()
+    mark = {"ep": "e", "pa": "0", "of": "9", "g": "1", "v": "9", "dl": "e9"}
+    gone = replace(snapshot, fields=mark)
+    assert gone.deleted
+    assert list(check_deleted(gone, [], at_rest=True)) == []
+    found = list(check_deleted(replace(gone, fields={**mark, "cj": "{}"}), ["{c:c1}:s"], at_rest=True))
+    assert [finding.check for finding in found] == [Check.deleted] * 2
+    full = list(check_deleted(replace(gone, outboxes={"window": 3}), [], at_rest=False))
+    assert [(f.check, f.severity) for f in full] == [(Check.outbox, Severity.warning)]
 
 
 def test_a_full_outbox_is_a_warning_while_the_stack_runs() -> None:
@@ -238,7 +350,7 @@ def test_a_rule_of_a_message_that_is_in_no_chunk_is_found() -> None:
     body = snapshot.summaries[1].body.model_copy(
         update={"rules": (snapshot.summaries[0].body.rules[0].model_copy(update={"message_id": "m250"}),)}
     )
-    assert checks(_change_summary(1, body=body)(snapshot), archive) == {Check.rules}
+    assert checks(_change_summary(1, body=body)(snapshot), archive) == {Check.rules, Check.taken_back}
 
 
 @pytest.mark.rule("S6")
@@ -259,6 +371,14 @@ def test_an_edited_rule_and_what_was_merged_from_it_is_not_checked() -> None:
     # the same rule without anyone's edit is wrong
     unedited = {**merged_away, name(0): edited.model_copy(update={"body": body})}
     assert checks(replace(changed, merged_away=unedited), archive) == {Check.rules}
+
+
+@pytest.mark.rule("W8", "C1")
+def test_a_fork_owes_nothing_for_what_it_took_over() -> None:
+    snapshot, _ = healthy(model="deepseek-v3.1")
+    made = snapshot.summaries[2].provenance.model_copy(update={"chat_id": "c0"})
+    forked = replace(snapshot, summaries=(snapshot.summaries[2].model_copy(update={"provenance": made}),))
+    assert derive("usage", "chunk", "c0", name(20), 1) in dict(uses(forked))
 
 
 @pytest.mark.rule("C1")
