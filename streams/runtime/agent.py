@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from faust.types import TP, EventT, StreamT
+from faust.types import TP, StreamT
 
 from schemas.delivery import Record
 from services.metrics import Metrics
 from services.settings import Settings
 from streams.runtime import app as faust_app
 from streams.runtime.acks import OrderedAcks
-from streams.runtime.consumer import Consumer
+from streams.runtime.consumer import Consumer, Fetched
 from streams.runtime.flights import Flights, Lanes
 from streams.runtime.handling import BatchHandler, Handling, KeyedHandler, Publishes
 from streams.runtime.limits import DeadLetterLimits
@@ -74,10 +74,15 @@ class Agent:
         buffer = spec.work.buffer if isinstance(spec.work, Batched) else None
         self.app = faust_app.create(f"afterturn-{spec.name}", settings, buffer=buffer)
         topic = self.app.topic(
-            spec.topic, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
+            spec.topic,
+            key_type=bytes,
+            value_type=bytes,
+            key_serializer="raw",
+            value_serializer="raw",
+            # Faust's own list of unacknowledged messages stays empty
+            acks=False,
         )
-        body = self._batched if isinstance(spec.work, Batched) else self._keyed
-        self.app.agent(topic, name=f"afterturn.{spec.name}", isolated_partitions=True)(body)
+        self.app.agent(topic, name=f"afterturn.{spec.name}", isolated_partitions=True)(self._instance)
 
     async def start(self) -> None:
         """Join the group; returns when the app is up, which may be before partitions are assigned."""
@@ -130,32 +135,54 @@ class Agent:
     def _highwater(self, tp: TP) -> int:
         return self.consumer.highwater(tp) or 0
 
-    # the bodies below run once per assigned partition
+    async def _instance(self, stream: StreamT[bytes]) -> None:
+        """Faust runs one for each partition. What was fetched is in the queue of its channel, as it was fetched."""
+        channel: Any = stream.channel
+        take = self._batched if isinstance(self.spec.work, Batched) else self._keyed
+        try:
+            await take(channel.queue)
+        except StopAsyncIteration:
+            # so Faust ends an instance, by what it puts into the queue
+            return
+        finally:
+            # as Faust's stream does when it is left: the partition has no instance any more
+            channel.on_stop_iteration()
 
-    async def _batched(self, stream: StreamT[bytes]) -> None:
+    def _current(self, fetched: Fetched) -> bool:
+        """Whether these records may still be started: those of before a rebalance will be delivered again."""
+        return (
+            bool(self.app.flow_control.is_active()) and fetched.generation == self.app.consumer_generation_id
+        )
+
+    async def _batched(self, queue: Any) -> None:
         work = self.spec.work
         assert isinstance(work, Batched)
-        queue = stream.channel.queue  # type: ignore[attr-defined]
-        async for event in _events(stream):
-            messages = [event.message]
-            generation = event.message.generation_id
+        while True:
+            fetched: Fetched = await queue.get()
+            records = list(fetched.records)
             # the rest of what has arrived, without a turn of the event loop for each
-            while len(messages) < work.limit and not queue.empty():
-                message = queue.get_nowait().message
-                if message.generation_id == generation:
-                    messages.append(message)
-            task = self._flights.start(self._flush(messages, work.handle))
-            await _ended(task)
-            if task.cancelled():
-                # by the deadline of a rebalance or of the end: what is delivered next comes from before it
-                continue
-            if task.exception() is not None:
-                # nothing behind it may take effect before it is delivered again
-                await _halt()
+            while len(records) < work.limit and not queue.empty():
+                more = queue.get_nowait()
+                if more.generation == fetched.generation:
+                    records += more.records
+            self.consumer.taken(fetched.tp, queue)
+            for at in range(0, len(records), work.limit):
+                if not self._current(fetched):
+                    break
+                task = self._flights.start(
+                    self._flush(fetched.tp, records[at : at + work.limit], work.handle)
+                )
+                await _ended(task)
+                if task.cancelled():
+                    # by the deadline of a rebalance or of the end: what is delivered next comes from before it
+                    break
+                if task.exception() is not None:
+                    # nothing behind it may take effect before it is delivered again
+                    await _halt()
 
-    async def _flush(self, messages: Sequence[Any], handle: BatchHandler) -> None:
-        acks = self.consumer.acks_of(messages[0].tp)
-        records = [_record(message) for message in messages]
+    async def _flush(self, tp: TP, fetched: Sequence[Any], handle: BatchHandler) -> None:
+        acks = self.consumer.acks_of(tp)
+        records = [_record(each) for each in fetched]
         for record in records:
             acks.take(record.offset, record.timestamp)
         started = time.monotonic()
@@ -163,26 +190,25 @@ class Agent:
         acks.done([record.offset for record in records])
         self.metrics.observe("handle_seconds", time.monotonic() - started)
 
-    async def _keyed(self, stream: StreamT[bytes]) -> None:
+    async def _keyed(self, queue: Any) -> None:
         work = self.spec.work
         assert isinstance(work, Keyed)
-        async for event in _events(stream):
-            message = event.message
-            await self._room.acquire()
-            if (
-                not self.app.flow_control.is_active()
-                or message.generation_id != self.app.consumer_generation_id
-            ):
-                # the group was rebalanced while this one waited for room: it will be delivered again
-                self._room.release()
-                continue
-            acks = self.consumer.acks_of(message.tp)
-            record = _record(message)
-            acks.take(record.offset, record.timestamp)
-            task = self._lanes.enter(record.key, partial(self._launch, record, acks))
-            task.add_done_callback(lambda _: self._room.release())
-            if self.failed.done():
-                await _halt()
+        while True:
+            fetched: Fetched = await queue.get()
+            self.consumer.taken(fetched.tp, queue)
+            for each in fetched.records:
+                await self._room.acquire()
+                if not self._current(fetched):
+                    # the group was rebalanced while this one waited for room
+                    self._room.release()
+                    break
+                acks = self.consumer.acks_of(fetched.tp)
+                record = _record(each)
+                acks.take(record.offset, record.timestamp)
+                task = self._lanes.enter(record.key, partial(self._launch, record, acks))
+                task.add_done_callback(lambda _: self._room.release())
+                if self.failed.done():
+                    await _halt()
 
     def _launch(
         self, record: Record, acks: OrderedAcks, before: asyncio.Task[None] | None
@@ -212,17 +238,14 @@ async def _halt() -> None:
     await asyncio.Event().wait()
 
 
-def _events(stream: StreamT[bytes]) -> AsyncIterator[EventT[Any]]:
-    return stream.noack().events()  # type: ignore[attr-defined,no-any-return]
-
-
-def _record(message: Any) -> Record:
+def _record(fetched: Any) -> Record:
+    """From aiokafka's; its bytes as they are."""
     return Record(
-        message.topic,
-        message.partition,
-        message.offset,
-        message.key,
-        message.value,
-        tuple(message.headers or ()),
-        int((message.timestamp or 0) * 1000),
+        fetched.topic,
+        fetched.partition,
+        fetched.offset,
+        fetched.key,
+        fetched.value,
+        tuple(fetched.headers or ()),
+        fetched.timestamp or 0,
     )

@@ -51,6 +51,8 @@ def create(group: str, settings: Settings, *, buffer: int | None = None) -> faus
         stream_processing_timeout=10**9,
         stream_wait_empty=True,
         stream_buffer_maxsize=buffer or settings.buffer,
+        # so that a partition never has more than two buffers waiting
+        broker_max_poll_records=buffer or settings.buffer,
         producer_request_timeout=FLUSH_TIMEOUT,
         logging_config={"version": 1, "disable_existing_loggers": False},
         agent_supervisor=CrashingSupervisor,

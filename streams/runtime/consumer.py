@@ -1,12 +1,15 @@
-"""Faust's consumer, with acknowledgements and shutdown of our own.
+"""Faust's consumer, with delivery, acknowledgements and shutdown of our own (docs/decisions/0007, 0015).
 
 Why not Faust's own: version 0.15.3 commits past unfinished records (an off-by-one in `Consumer._new_offset`, pinned
-down by tests/unit/test_faust_commit.py), and waits without a limit for what is in flight.
+down by tests/unit/test_faust_commit.py), waits without a limit for what is in flight, and makes a message, an event, four
+tasks and some calls of sensors of every record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from faust.transport.consumer import ensure_TP
@@ -14,15 +17,16 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread as FaustCons
 from faust.transport.drivers.aiokafka import Consumer as FaustConsumer
 from faust.transport.drivers.aiokafka import Transport as FaustTransport
 from faust.transport.drivers.aiokafka import ensure_aiokafka_TP
-from faust.types import TP, ConsumerMessage
-from mode.services import WaitResults
+from faust.types import TP
 
 from streams.runtime.acks import OrderedAcks
-from streams.runtime.delivery import start
 
 FETCH_WAIT_MS = 50
 """How long the broker may hold an empty fetch. Faust fixes 1,500: harmless on Apache Kafka, which answers as soon as
 there is something, but Tansu does not look again before the time is over."""
+
+FULL_WAIT = 1.0
+"""Seconds after which the fetcher looks again although no buffer has told that it has room."""
 
 
 class ConsumerThread(FaustConsumerThread):
@@ -34,16 +38,42 @@ class ConsumerThread(FaustConsumerThread):
         return consumer
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one fetch brought for one partition: aiokafka's records, in order, and the generation they were read in.
+
+    To Faust's fetcher, which hands it over as it is, it is one message with a topic, a key and an offset.
+    """
+
+    tp: TP
+    generation: int
+    records: Sequence[Any]
+
+    @property
+    def topic(self) -> str:
+        """Of all records."""
+        return str(self.tp.topic)
+
+    @property
+    def offset(self) -> int:
+        """Of the first record."""
+        return int(self.records[0].offset)
+
+
 class Consumer(FaustConsumer):
-    """Commits what the ordered acks of each partition have released."""
+    """Delivers what was fetched as it was fetched; commits what the ordered acks of each partition have released."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        deliver: Any = self._deliver
+        self.callback = deliver
         self.acks: dict[TP, OrderedAcks] = {}
         self.quiesce: Any = None
         """Set by the runtime: `await quiesce()` ends or cancels what is in flight, within the deadline."""
         self.on_assigned: Callable[[], None] = lambda: None
         """Set by the runtime: called after each assignment."""
+        self._buffer = self.app.conf.stream_buffer_maxsize
+        self._room = asyncio.Event()
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -55,11 +85,45 @@ class Consumer(FaustConsumer):
             acks = self.acks[tp] = OrderedAcks()
         return acks
 
-    def _to_message(self, tp: TP, record: Any) -> ConsumerMessage:
-        message = super()._to_message(tp, record)
-        # not one for Faust's own list of unacknowledged messages
-        message.tracked = True
-        return message
+    # delivery
+
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:
+        """What a fetch brought, a `Fetched` for each partition. Faust's own yields message by message."""
+        fetched, _ = await self._wait_next_records(timeout)
+        generation = self.app.consumer_generation_id
+        if fetched and not self.flow_active:
+            try:
+                await self.perform_seek()
+            except Exception as error:
+                # the end of the suspension seeks once more
+                self.log.warning("seek during a suspension: %r", error)
+        for each, records in (fetched or {}).items():
+            # where a suspension ends, Faust seeks back to what is committed
+            if self.should_stop or not self.flow_active or self.app.consumer_generation_id != generation:
+                return
+            tp = ensure_TP(each)
+            # the fetcher drops a message that is older than the last one, and would drop the records behind it as well
+            read = self._read_offset[tp]
+            if read is not None and records[0].offset < read:
+                records = [record for record in records if record.offset >= read]
+            if records:
+                yield tp, Fetched(tp, generation, records)
+
+    async def _deliver(self, fetched: Fetched) -> None:
+        """Into the buffer of the agent's instance for this partition; waits for the end of a suspension."""
+        await self.app.flow_control.acquire()
+        conductor: Any = self.app.topics
+        for channel in conductor._tp_index[fetched.tp]:
+            queue = channel.queue
+            queue.force_put_nowait(fetched)
+            if _waiting(queue) >= self._buffer:
+                self.on_buffer_full(fetched.tp)
+
+    def taken(self, tp: TP, queue: Any) -> None:
+        """To be called by an instance that has taken from its buffer: fetching goes on once half of it is free."""
+        if tp in self._buffered_partitions and _waiting(queue) <= self._buffer // 2:
+            self.on_buffer_drop(tp)
+            self._room.set()
 
     async def _wait_next_records(self, timeout: float) -> tuple[Any, Any]:
         """Records of this assignment only.
@@ -68,6 +132,10 @@ class Consumer(FaustConsumer):
         one of the new assignment, though it may begin behind the committed offset: what lies between would never be
         delivered, and be committed with it.
         """
+        if self.flow_active and self._buffered_partitions and not self._get_active_partitions():
+            # Faust sleeps for a second when all buffers are full
+            self._room.clear()
+            await self.wait_first(self._room.wait(), self.suspend_flow.wait(), timeout=FULL_WAIT)
         generation = self.app.consumer_generation_id
         records, active = await super()._wait_next_records(timeout)
         if records and self.app.consumer_generation_id != generation:
@@ -89,16 +157,7 @@ class Consumer(FaustConsumer):
         for tp, offset in committed.items():
             self._read_offset[tp] = self._committed_offset[tp] = None if tp in fresh else offset
 
-    async def wait_first(self, *coros: Any, timeout: Any = None) -> WaitResults:
-        """See streams/runtime/delivery.py. Called by the fetcher with a delivery and the wait for a suspension."""
-        if len(coros) != 2 or timeout is not None or not isinstance(coros[0], Coroutine):
-            return await super().wait_first(*coros, timeout=timeout)
-        delivery, suspended = coros
-        rest = start(delivery)
-        if rest is None:
-            suspended.close()
-            return WaitResults([], [], self.should_stop)
-        return await super().wait_first(rest, suspended)
+    # acknowledgements and shutdown
 
     def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
         return (tp for tp, acks in list(self.acks.items()) if acks.position is not None)
@@ -121,9 +180,14 @@ class Consumer(FaustConsumer):
         self.on_assigned()
 
     async def on_partitions_revoked(self, revoked: Iterable[TP]) -> None:
-        """A new assignment starts from what was committed, with no acks of the old one."""
+        """A new assignment starts from what was committed, with no acks of the old one and empty buffers."""
         await super().on_partitions_revoked(set(revoked))
+        self._buffered_partitions.clear()
         self.acks.clear()
+
+
+def _waiting(queue: Any) -> int:
+    return sum(len(fetched.records) for fetched in queue._queue)
 
 
 class Transport(FaustTransport):

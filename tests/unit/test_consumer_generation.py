@@ -19,6 +19,7 @@ def _consumer(monkeypatch: pytest.MonkeyPatch, *, rebalanced: bool) -> tuple[Con
     consumer = Consumer.__new__(Consumer)
     app: Any = SimpleNamespace(consumer_generation_id=7)
     consumer.app = app
+    consumer._buffered_partitions = set()
     seeks: list[str] = []
 
     async def fetch(self: FaustConsumer, timeout: float) -> tuple[Any, Any]:
