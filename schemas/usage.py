@@ -29,7 +29,7 @@ class UsageBooked(Model):
     id: Id
     at: Timestamp
     user_id: Id | None = None
-    chat_id: Id
+    chat_id: Id | None = Field(default=None, description="Without one: nothing of a chat was read for it.")
     character: Id | None = None
     model: str = Field(min_length=1, max_length=limits.NAME_CHARACTERS)
     stage: Stage

@@ -52,7 +52,7 @@ class Credits:
             offset=record.offset,
             at=usage.at,
             user_id=usage.user_id or "",
-            chat_id=usage.chat_id,
+            chat_id=usage.chat_id or "",
             character=usage.character or "",
             model=usage.model,
             stage=usage.stage,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,11 +17,14 @@ from redis.asyncio import Redis
 from schemas.chat import Level
 from schemas.chunks import ChunkClosed
 from schemas.delivery import Outgoing, Position, Topics
+from schemas.memories import MEMORY_COMMAND
 from schemas.summaries import Body, Provenance, Rule, Summary, Tier, TimelineLine
 from schemas.turns import TURN_EVENT
 from services.gateway.app import create_app
 from services.gateway.auth import Authenticator
 from services.gateway.ports import Deps
+from services.memories.service import Delivered as DeliveredCommand
+from services.memories.service import Memories
 from services.summaries import store
 from services.summaries.editing import Editing
 from services.summaries.render import render
@@ -61,6 +65,41 @@ class Recorder:
         if self.error is not None:
             raise self.error
         self.records += records
+
+
+@dataclass
+class Applying(Recorder):
+    """A publisher beside which the memories agent runs: what is published to it is carried out at once.
+
+    `redis` None: it is not running, and the commands wait in `records`.
+    """
+
+    redis: Redis | None = None
+
+    async def publish(self, records: Sequence[Outgoing]) -> None:
+        """Confirmed, and carried out."""
+        await super().publish(records)
+        if self.redis is not None:
+            await self.carry_out(self.redis)
+
+    async def carry_out(self, redis: Redis) -> None:
+        """All commands so far; those that were carried out before change nothing."""
+        commands = [record for record in self.records if record.topic == Topics.MEMORY_COMMANDS]
+        delivered = [
+            DeliveredCommand(MEMORY_COMMAND.validate_json(record.value), Position("log", 0, offset), 0)
+            for offset, record in enumerate(commands)
+        ]
+        for result in await Memories(redis, words, lambda: NOW).apply(delivered):
+            assert isinstance(result, Work), result
+            if result.confirmed is not None:
+                await result.confirmed()
+
+
+@asynccontextmanager
+async def started(app: FastAPI, token: str = SERVICE) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an app whose live channels are open."""
+    async with app.router.lifespan_context(app), client(app, token) as http:
+        yield http
 
 
 def deps(redis: Redis, recorder: Recorder, **changes: Any) -> Deps:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from schemas import limits
 from schemas.chat import ChatKind, ChatRef
+from schemas.memories import character_of
 from services.drafts.port import Draft
 from services.summaries import text as texts
 from services.summaries.port import SourceMessage
@@ -65,16 +66,18 @@ def misfits(drafts: Sequence[str], pins: int) -> list[list[Misfit]]:
     return found
 
 
-def refusal(chat: ChatRef, owner: str, off: Container[str]) -> str | None:
-    """Why nothing is saved from a chat; None: it may be. `off`: the characters whose chats are not learned from.
+def refusal(chat: ChatRef, owner: str, scope: str, off: Container[str]) -> str | None:
+    """Why nothing is saved from a chat into a scope; None: it may be. `off`: characters not learned from.
 
-    In a group one such character is enough: whatever is said there is said to it as well.
+    In a group one character that is learned from is enough, as it is for what the characters save themselves.
     """
     if not owner:
         return "nothing is saved from a chat of somebody signed out"
     if chat.kind is ChatKind.bounty:
         return "nothing is saved from a bounty chat"
-    for character in chat.characters:
-        if character in off:
-            return f"learning is off for the character {character}"
+    target = character_of(scope)
+    if target is not None and target in off:
+        return f"learning is off for the character {target}"
+    if chat.characters and all(character in off for character in chat.characters):
+        return f"learning is off for the character {chat.characters[0]}"
     return None

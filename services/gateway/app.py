@@ -7,7 +7,24 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from services.gateway import audit, context, health, live, memory, openapi, problems, summaries, turns
+from services.gateway import (
+    audit,
+    characters,
+    commands,
+    context,
+    health,
+    live,
+    memories,
+    memory,
+    memory_clear,
+    memory_drafts,
+    memory_history,
+    memory_tools,
+    openapi,
+    problems,
+    summaries,
+    turns,
+)
 from services.gateway.edge import Edge
 from services.gateway.hub import Hub
 from services.gateway.ports import Deps
@@ -41,7 +58,8 @@ def create_app(deps: Deps) -> FastAPI:
     app.state.hub = Hub(deps.redis)
     app.state.streams = 0
     problems.install(app)
-    for module in (turns, context, memory, summaries, live, audit, health):
+    saved = (memory_history, memory_clear, memory_drafts, memories, characters, commands, memory_tools)
+    for module in (turns, context, memory, summaries, live, *saved, audit, health):
         app.include_router(module.router)
     app.add_middleware(Edge, metrics=deps.metrics)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from services.gateway.problems import Problem
+from services.gateway.problems import Problem, field_errors
+
+Body = TypeVar("Body", bound=BaseModel)
 
 
 async def read(request: Request, limit: int) -> bytes:
@@ -31,6 +34,21 @@ def parse(body: bytes) -> Any:
     except ValueError as error:
         # the parser's message tells the place and never quotes the text
         raise Problem(400, "not-json", f"The body is not JSON: {error}.") from None
+
+
+def validated(body: bytes, model: type[Body]) -> Body:
+    """The body as this model. Raises Problem 400, or 422 with the fields that are wrong."""
+    try:
+        return model.model_validate(parse(body))
+    except ValidationError as error:
+        errors = field_errors(error.errors(include_input=False, include_url=False))
+        raise Problem(422, "invalid", "The body is wrong; see the fields.", errors=errors) from None
+
+
+def described(model: type[BaseModel]) -> dict[str, Any]:
+    """A body that is read by hand, for OpenAPI; services/gateway/openapi.py has to know the model as well."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def _too_large(limit: int) -> Problem:

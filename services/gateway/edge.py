@@ -62,4 +62,4 @@ def _log(error: Exception) -> None:
 
 def _method(scope: Scope) -> str:
     method: str = scope["method"]
-    return method if method in {"GET", "POST", "PATCH", "HEAD", "OPTIONS"} else "other"
+    return method if method in {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} else "other"

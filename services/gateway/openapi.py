@@ -9,10 +9,11 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from schemas.turns import TURN_EVENT
+from services.gateway import memory_bodies
 from services.gateway.problems import ProblemDocument
 from services.gateway.summaries import SummaryEdit
 
-_BODIES: tuple[type[BaseModel], ...] = (SummaryEdit, ProblemDocument)
+_BODIES: tuple[type[BaseModel], ...] = (SummaryEdit, ProblemDocument, *memory_bodies.BODIES)
 
 
 def document(app: FastAPI) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
+from uuid import uuid4
 
 from fastapi import Request
 from redis.asyncio import Redis
@@ -15,6 +16,8 @@ from redis.asyncio import Redis
 from schemas.delivery import Outgoing
 from schemas.summaries import Body, Summary
 from services.audit.report import Report
+from services.drafts.extractive import Extractive
+from services.drafts.port import Drafter
 from services.gateway.auth import Authenticator
 from services.gateway.metrics import GatewayMetrics
 from services.tokens.counter import TokenCounter, default_counter
@@ -51,7 +54,8 @@ def _now() -> datetime:
 class Deps:
     """Times are in seconds. `broker_ready` is asked by /readyz; without it only Redis is.
 
-    `audit` checks one chat, or all; without it POST /v1/audit answers 404.
+    `audit` checks one chat, or all; without it POST /v1/audit answers 404. Without a `drafter` memories are drafted
+    without a model. `memory_timeout`: so long the result of a command on saved memories is waited for.
     """
 
     redis: Redis
@@ -60,14 +64,22 @@ class Deps:
     authenticator: Authenticator
     broker_ready: Callable[[], Awaitable[bool]] | None = None
     audit: Callable[[str | None], Awaitable[Report]] | None = None
+    drafter: Drafter | None = None
     clock: Callable[[], datetime] = _now
+    new_id: Callable[[], str] = lambda: str(uuid4())
     counter: Callable[[], TokenCounter] = default_counter
     metrics: GatewayMetrics = field(default_factory=GatewayMetrics)
     publish_timeout: float = 10.0
     redis_timeout: float = 5.0
+    memory_timeout: float = 5.0
     heartbeat: float = 15.0
     streams: int = 1_000
     _calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(REDIS_CALLS))
+
+    @property
+    def drafting(self) -> Drafter:
+        """What drafts memories."""
+        return self.drafter or Extractive(self.counter())
 
     @asynccontextmanager
     async def store(self) -> AsyncIterator[Redis]:

@@ -41,6 +41,7 @@ class ProblemDocument(BaseModel):
     errors: list[FieldError] | None = None
     version: int | None = Field(default=None, description="With `conflict`: the version the summary has now.")
     items: list[dict[str, Any]] | None = Field(default=None, description="With refused turns: one per event.")
+    kept_pins: int | None = Field(default=None, description="With `pins-kept`: how many pins the scope has.")
 
 
 class Problem(Exception):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
-from redis.exceptions import RedisError
 
 from schemas import limits
 from schemas.base import Id
@@ -19,9 +17,10 @@ from schemas.turns import TURN_EVENT, ChatForked, FinishedTurn, TurnEvent
 from services.context import store
 from services.gateway import bodies
 from services.gateway.auth import Authenticated, Principal
-from services.gateway.idempotency import Idempotency
+from services.gateway.idempotency import once
 from services.gateway.ports import Deps, deps_of
-from services.gateway.problems import FieldError, Problem, documented, field_errors, unavailable
+from services.gateway.problems import FieldError, Problem, documented, field_errors
+from services.gateway.publishing import publish
 
 BODY_BYTES = 16 * 1024 * 1024
 """One request, with all its events."""
@@ -29,7 +28,6 @@ BODY_BYTES = 16 * 1024 * 1024
 _YIELD_EVERY = 25
 """Other requests get a turn after so many events have been validated."""
 
-_LOG = logging.getLogger(__name__)
 _EVENT_ID: TypeAdapter[str] = TypeAdapter(Id)
 router = APIRouter()
 
@@ -101,20 +99,9 @@ async def post_turns(
     speak for somebody else. 503: the broker did not confirm; send all of it again with the same ids."""
     deps = deps_of(request)
     body = await bodies.read(request, BODY_BYTES)
-    if idempotency_key is None:
-        return _answer(await _record(deps, principal, body))
-    once = Idempotency(deps.redis, principal.name, idempotency_key, body)
-    async with deps.store():
-        stored = await once.begin()
-    if stored is not None:
-        return _answer(stored, {"Idempotency-Replayed": "true"})
-    try:
-        answer = await _record(deps, principal, body)
-    except BaseException:
-        await asyncio.shield(_quietly(deps, once.release()))
-        raise
-    await _quietly(deps, once.store(answer))
-    return _answer(answer)
+    return await once(
+        deps, principal, idempotency_key, body, lambda: _record(deps, principal, body), status=202
+    )
 
 
 async def _record(deps: Deps, principal: Principal, body: bytes) -> bytes:
@@ -145,13 +132,7 @@ async def _record(deps: Deps, principal: Principal, body: bytes) -> bytes:
         if all(each.status == "forbidden" for each in checked):
             raise Problem(403, "forbidden", "The events speak for somebody else.", items=items)
         raise Problem(422, "invalid-events", "No event was accepted.", items=items)
-    try:
-        async with asyncio.timeout(deps.publish_timeout):
-            await deps.publisher.publish(records)
-    except Exception as error:
-        # whatever the client library raises: without a confirmation the answer must not say 202
-        _LOG.warning("events not confirmed", extra={"error": type(error).__name__, "events": len(records)})
-        raise unavailable("Kafka") from error
+    await publish(deps, records)
     return to_json({"accepted": len(records), "refused": len(items) - len(records), "items": items})
 
 
@@ -228,16 +209,3 @@ def _not_theirs(event: TurnEvent, owners: Mapping[str, str | None], user: str) -
 
 def _forbidden(checked: Checked, field: str, message: str) -> Checked:
     return Checked(checked.id, checked.event, None, [{"field": field, "message": message}], "forbidden")
-
-
-async def _quietly(deps: Deps, step: Awaitable[None]) -> None:
-    """A step after which the answer stands either way: Redis away costs the key its memory, nothing else."""
-    try:
-        async with deps.store():
-            await step
-    except (RedisError, TimeoutError) as error:
-        _LOG.warning("idempotency key not stored", extra={"error": type(error).__name__})
-
-
-def _answer(body: bytes, headers: dict[str, str] | None = None) -> Response:
-    return Response(body, 202, headers, "application/json")
