@@ -12,7 +12,10 @@ from aiokafka.errors import KafkaError
 from redis.asyncio import Redis
 
 from infra import topics
+from services.drafts.extractive import Extractive as ExtractiveDrafter
+from services.drafts.port import Drafter
 from services.failures import Transient
+from services.llm.port import LanguageModel
 from services.settings import Settings
 from services.summaries.extractive import Extractive
 from services.summaries.in_thread import InThread
@@ -80,15 +83,28 @@ def summariser(settings: Settings, counter: TokenCounter) -> Summariser:
     if settings.summary_model == "extractive":
         return InThread(Extractive(counter))
     # imported where they are used: the SDK takes more than a second, and most workers never need it
-    from services.llm.openai import OpenAIModel
     from services.summaries.prompted import Prompted
 
+    return Prompted(_model(settings, counter), counter)
+
+
+def drafter(settings: Settings, counter: TokenCounter) -> Drafter:
+    """What drafts saved memories: the same model, or none."""
+    if settings.summary_model == "extractive":
+        return ExtractiveDrafter(counter)
+    from services.drafts.prompted import Prompted
+
+    return Prompted(_model(settings, counter))
+
+
+def _model(settings: Settings, counter: TokenCounter) -> LanguageModel:
+    from services.llm.openai import OpenAIModel
+
     key = settings.openai_api_key
-    model = OpenAIModel(
+    return OpenAIModel(
         settings.summary_model,
         base_url=settings.openai_base_url,
         api_key=key.get_secret_value() if key else None,
         timeout=settings.model_timeout,
         counter=counter,
     )
-    return Prompted(model, counter)

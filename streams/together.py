@@ -22,7 +22,7 @@ from services.settings import Settings
 from services.summaries.editing import Editing
 from streams import ledger as ledgers
 from streams.pipeline import AGENTS, open_agents
-from streams.resources import Resources, open_resources
+from streams.resources import Resources, drafter, open_resources
 from streams.runtime.publisher import client_options
 from streams.runtime.worker import Worker
 
@@ -95,6 +95,7 @@ async def serve_gateway(resources: Resources, ledger: Ledger | None = None) -> t
         publisher=resources.publisher,
         summaries=Editing(resources.redis, resources.counter, clock=lambda: datetime.now(UTC)),
         authenticator=authenticator,
+        drafter=drafter(resources.settings, resources.counter),
         counter=lambda: resources.counter,
         broker_ready=resources.publisher.ready,
         audit=None if ledger is None else lambda chat: audit(resources.redis, ledger, chat=chat),

@@ -33,7 +33,8 @@ VERSION = "1"
 
 
 def create_app(deps: Deps) -> FastAPI:
-    """An app over these stores. Its lifespan owns the live channels; the stores stay the caller's to close."""
+    """An app over these stores. Its lifespan owns the live channels and the drafter; the stores stay the caller's to
+    close."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -42,6 +43,8 @@ def create_app(deps: Deps) -> FastAPI:
             yield
         finally:
             await app.state.hub.close()
+            if deps.drafter is not None:
+                await deps.drafter.close()
 
     app = FastAPI(
         title="Afterturn",
