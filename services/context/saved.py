@@ -36,6 +36,8 @@ from services.state.keys import ChatKeys, UserKeys
 from services.state.transaction import at_once
 
 _OFF = OFF.encode()
+_candidate = tuple.__new__
+"""Makes a named tuple in a third less time than its class does; a context may have to look at hundreds."""
 
 
 async def read(redis: Redis, chat: Snapshot, user: str | None, now: int) -> Memories | None:
@@ -78,11 +80,11 @@ async def read(redis: Redis, chat: Snapshot, user: str | None, now: int) -> Memo
 def candidates(scope: str, answer: Any) -> list[Candidate]:
     """From the hash of a scope (services.memories.state.Held); texts are not read."""
     entries = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
-    found = []
-    for memory_id, value in entries:
-        pinned, order, _, tokens, _, body = value.split(b" ", 5)
-        found.append(Candidate(int(order), memory_id.decode(), scope, pinned == b"1", int(tokens), body))
-    return found
+    return [
+        _candidate(Candidate, (int(order), memory_id.decode(), scope, pinned == b"1", int(tokens), body))
+        for memory_id, value in entries
+        for pinned, order, _, tokens, _, body in (value.split(b" ", 5),)
+    ]
 
 
 def chosen(scopes: Iterable[Iterable[Candidate]], now: int, learning_off: tuple[str, ...] = ()) -> Memories:

@@ -8,7 +8,6 @@ share to the others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
 from typing import NamedTuple
 
 from schemas import limits
@@ -47,8 +46,8 @@ def select(scopes: Iterable[Iterable[Candidate]], limit: int = limits.MEMORIES_U
         newest_first = sorted(scope, reverse=True)
         pinned.append([each for each in newest_first if each.pinned])
         unpinned.append([each for each in newest_first if not each.pinned])
-    taken = _in_turn(unpinned)
-    return Selection(_in_turn(pinned), taken[:limit], sorted(taken[limit:], reverse=True))
+    every_pin, _ = _in_turn(pinned, sum(map(len, pinned)))
+    return Selection(every_pin, *_in_turn(unpinned, limit))
 
 
 def is_recent(updated_at: int, now: int) -> bool:
@@ -56,9 +55,12 @@ def is_recent(updated_at: int, now: int) -> bool:
     return now - updated_at <= RECENT
 
 
-def _in_turn(scopes: Sequence[Sequence[Candidate]]) -> list[Candidate]:
-    """The newest of each scope, newest first; then the second of each; and so on."""
+def _in_turn(scopes: Sequence[Sequence[Candidate]], limit: int) -> tuple[list[Candidate], list[Candidate]]:
+    """The newest of each scope, newest first; then the second of each; and so on, up to the limit. And the others."""
     taken: list[Candidate] = []
-    for row in zip_longest(*scopes):
-        taken += sorted((each for each in row if each is not None), reverse=True)
-    return taken
+    place = 0
+    while len(taken) < limit and (row := [scope[place] for scope in scopes if len(scope) > place]):
+        taken += sorted(row, reverse=True)
+        place += 1
+    others = [*taken[limit:], *(each for scope in scopes for each in scope[place:])]
+    return taken[:limit], sorted(others, reverse=True)
