@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import builtins
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from hiredis import pack_command
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError, ResponseError, TimeoutError
 
 
 class Script:
@@ -49,7 +52,8 @@ class Script:
 async def exchange(redis: Redis, packed: Sequence[bytes]) -> list[Any]:
     """Send commands and read an answer to each; errors are among the answers. Raises ConnectionError, TimeoutError.
 
-    A connection on which an answer is outstanding is never given back open: the next user would read it.
+    A connection on which an answer is outstanding is never given back open: the next user would read it. The connection's
+    time limit holds for all answers together: a timer for each of them takes as long as reading it.
     """
     pool = redis.connection_pool
     connection = await pool.get_connection()  # type: ignore[no-untyped-call]
@@ -57,13 +61,16 @@ async def exchange(redis: Redis, packed: Sequence[bytes]) -> list[Any]:
     try:
         await connection.send_packed_command(packed)
         answers: list[Any] = []
-        for _ in packed:
-            try:
-                answers.append(await connection.read_response())
-            except ResponseError as error:
-                answers.append(error)
+        async with asyncio.timeout(connection.socket_timeout):
+            for _ in packed:
+                try:
+                    answers.append(await connection.read_response(timeout=math.inf))
+                except ResponseError as error:
+                    answers.append(error)
         complete = True
         return answers
+    except builtins.TimeoutError as error:
+        raise TimeoutError(f"no answer within {connection.socket_timeout} s") from error
     finally:
         if not complete:
             await connection.disconnect(nowait=True)

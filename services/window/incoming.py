@@ -14,6 +14,8 @@ from schemas.usage import Stage
 from services.state import ids, outbox
 from services.window.policy import may_save
 
+_REPLY = Stage.reply.value
+
 
 class Delivered(NamedTuple):
     """An event and where it was read. `timestamp` is the record's, in milliseconds."""
@@ -71,11 +73,11 @@ def usage(event: FinishedTurn, at_ms: int) -> tuple[Outgoing, ...]:
     # written by hand: the model's own way costs ten times as much; tests/unit/test_window_usage.py holds both together
     booked = {
         "type": "usage.booked",
-        "id": ids.derive("usage", Stage.reply, chat.id, event.turn.id, *again),
+        "id": ids.derive("usage", _REPLY, chat.id, event.turn.id, *again),
         "at": datetime.fromtimestamp(at_ms / 1000, UTC),
         "chat_id": chat.id,
         "model": event.model.name if event.model else "unknown",
-        "stage": Stage.reply,
+        "stage": _REPLY,
         "tokens_in": event.usage.prompt_tokens,
         "tokens_out": event.usage.completion_tokens,
     }

@@ -70,7 +70,8 @@ class Reply(NamedTuple):
 
 def digest(event: FinishedTurn) -> str:
     """Names a turn's content: its messages, model and usage. 32 hexadecimal digits."""
-    messages = [(message.id, message.role, message.author, message.text) for message in event.messages]
+    # the value of an enumeration is written in a third of the time of its member
+    messages = [(message.id, message.role.value, message.author, message.text) for message in event.messages]
     model, usage = event.model, event.usage
     about = (
         (model.name, model.context_window, model.tools) if model is not None else None,
@@ -103,8 +104,8 @@ def call(
     for message in event.messages:
         tokens = counter(message.text)
         total += tokens
-        author = message.author or message.role.value
-        value = (message.id, message.role, author, message.text, tokens, at_ms, event.turn.id)
+        role = message.role.value
+        value = (message.id, role, message.author or role, message.text, tokens, at_ms, event.turn.id)
         messages += (message.id, to_json(value))
     level = level_of(event.chat.surface, event.memory.level)
     model, context = ("", "")
