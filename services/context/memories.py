@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from schemas.context import MemoryOff, Part, Reason
 from services.memories import injection
-from services.memories.selection import Candidate
 
 SHARE = 4
 """Unpinned memories come before messages in one part in so many of the budget."""
@@ -39,13 +38,23 @@ class Memory(NamedTuple):
     updated_at: int
 
 
+class Beyond(NamedTuple):
+    """What is over the limit of M6: ids, newest first, and the tokens of their lines."""
+
+    ids: tuple[str, ...] = ()
+    tokens: int = 0
+
+
+_NONE = Beyond()
+
+
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """What there is to take, in that order; `beyond` is over the limit of M6. `learning_off` are characters."""
+    """What there is to take, in that order. `learning_off` are characters."""
 
     pinned: Sequence[Memory] = ()
     unpinned: Sequence[Memory] = ()
-    beyond: Sequence[Candidate] = ()
+    beyond: Beyond = _NONE
     off: MemoryOff | None = None
     learning_off: tuple[str, ...] = ()
 
@@ -99,15 +108,12 @@ class Share:
 
     def omitted(self) -> list[tuple[tuple[str, ...], int, Reason]]:
         """What is not in, by reason: ids, newest first, and their tokens."""
+        over = sorted(self._omitted, reverse=True)
         groups = (
-            (sorted(self._omitted, reverse=True), Reason.over_budget),
-            (self._memories.beyond, Reason.over_limit),
+            (tuple([each.id for each in over]), sum([each.tokens for each in over]), Reason.over_budget),
+            (*self._memories.beyond, Reason.over_limit),
         )
-        return [
-            (tuple([each.id for each in group]), sum([each.tokens for each in group]), reason)
-            for group, reason in groups
-            if group
-        ]
+        return [group for group in groups if group[0]]
 
 
 def part_view(memories: Memories, taken: Sequence[Memory], tokens: int) -> dict[str, Any]:

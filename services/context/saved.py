@@ -21,13 +21,14 @@ from pydantic_core import from_json
 from redis.asyncio import Redis
 
 from schemas.context import MemoryOff
-from schemas.memories import GLOBAL, Author, MemoryRollback, scope_of
-from services.context.memories import Memories, Memory
+from schemas.memories import GLOBAL, Author, MemoryRollback, character_of, scope_of
+from services.context.choices import Choice, Choices
+from services.context.memories import Beyond, Memories, Memory
 from services.context.snapshot import Snapshot
 from services.memories import injection
 from services.memories.edits import Edits, Writer
 from services.memories.needs import Also
-from services.memories.selection import Candidate, is_recent, select
+from services.memories.selection import Candidate, Selection, is_recent, select
 from services.memories.state import OFF, milliseconds
 from services.memories.store import Wanted, load
 from services.memories.undo import taken_back
@@ -40,10 +41,10 @@ _candidate = tuple.__new__
 """Makes a named tuple in a third less time than its class does; a context may have to look at hundreds."""
 
 
-async def read(redis: Redis, chat: Snapshot, user: str | None, now: int) -> Memories | None:
+async def read(redis: Redis, chat: Snapshot, user: str | None, now: int, choices: Choices) -> Memories | None:
     """The memories of `user` for the characters of a chat; None where both are to be read again.
 
-    `now` is in milliseconds since 1970. Raises redis errors as they are.
+    `now` is in milliseconds since 1970. Raises redis errors as they are, and Transient where others write all the time.
     """
     if chat.bounty:
         return Memories(off=MemoryOff.bounty)
@@ -51,35 +52,74 @@ async def read(redis: Redis, chat: Snapshot, user: str | None, now: int) -> Memo
         return Memories(off=MemoryOff.signed_out)
     characters = tuple(dict.fromkeys(chat.characters))
     scopes = (GLOBAL, *map(scope_of, characters))
+    choice = choices.find(user, scopes)
     k = UserKeys.of(user)
-    commands: list[tuple[Any, ...]] = [("HGETALL", keys.scope(user, scope)) for scope in scopes]
-    if characters:
-        commands.append(("HMGET", k.settings, *characters))
-    if chat.rollbacks:
-        commands.append(("HMGET", k.commands, *chat.rollbacks))
-    *answers, generation = await at_once(redis, commands, [("HGET", ChatKeys.of(chat.chat).window, "g")])
+    entries = _entries(user, scopes, choice)
+    version, *answers, generation = await at_once(
+        redis,
+        [
+            ("HGET", k.watermark, "v"),
+            *entries,
+            *((("HMGET", k.settings, *characters),) if characters else ()),
+            *((("HMGET", k.commands, *chat.rollbacks),) if chat.rollbacks else ()),
+        ],
+        [("HGET", ChatKeys.of(chat.chat).window, "g")],
+    )
     if int(generation or 0) != chat.generation:
         return None
-    known = answers.pop() if chat.rollbacks else []
-    settings = answers.pop() if characters else []
-    off = tuple(character for character, value in zip(characters, settings, strict=True) if value == _OFF)
+    stored, others = answers[: len(entries)], answers[len(entries) :]
+    off = _off(characters, others.pop(0)) if characters else ()
     if characters and len(off) == len(characters):
         return Memories(off=MemoryOff.learning_off, learning_off=off)
-    heard = [
-        (scope, answer)
-        for scope, answer in zip(scopes, answers, strict=True)
-        if scope not in map(scope_of, off)
-    ]
-    waiting = _waiting(chat, user, known)
+    heard = tuple(scope for scope in scopes if character_of(scope) not in off)
+    waiting = _waiting(chat, user, others.pop(0)) if chat.rollbacks else []
     if waiting:
-        found = await _without(redis, chat, user, [scope for scope, _ in heard], waiting)
-        return None if found is None else chosen(found, now, off)
-    return chosen([candidates(scope, answer) for scope, answer in heard], now, off)
+        found = await _without(redis, chat, user, heard, waiting)
+        return None if found is None else chosen(select(found), now, off)
+    if choice is None:
+        selection = select(
+            candidates(scope, pairs(answer))
+            for scope, answer in zip(scopes, stored, strict=True)
+            if scope in heard
+        )
+        memories = chosen(selection, now, off)
+        if selection.beyond:
+            choices.put(user, scopes, Choice(int(version or 0), _ids(selection), memories.beyond))
+        return memories
+    if choice.version != int(version or 0) or any(None in values for values in stored):
+        choices.drop(user, scopes)
+        return await read(redis, chat, user, now, choices)
+    selection = select(
+        candidates(scope, zip(ids, values, strict=True))
+        for (scope, ids), values in zip(choice.ids.items(), stored, strict=True)
+    )
+    return chosen(selection, now, off, choice.beyond)
 
 
-def candidates(scope: str, answer: Any) -> list[Candidate]:
-    """From the hash of a scope (services.memories.state.Held); texts are not read."""
-    entries = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
+def _off(characters: Sequence[str], settings: Sequence[bytes | None]) -> tuple[str, ...]:
+    return tuple(character for character, value in zip(characters, settings, strict=True) if value == _OFF)
+
+
+def _entries(user: str, scopes: Sequence[str], choice: Choice | None) -> list[tuple[Any, ...]]:
+    if choice is None:
+        return [("HGETALL", keys.scope(user, scope)) for scope in scopes]
+    return [("HMGET", keys.scope(user, scope), *ids) for scope, ids in choice.ids.items()]
+
+
+def _ids(selection: Selection) -> dict[str, list[bytes]]:
+    ids: dict[str, list[bytes]] = {}
+    for each in (*selection.pinned, *selection.unpinned):
+        ids.setdefault(each.scope, []).append(each.id.encode())
+    return ids
+
+
+def pairs(answer: Any) -> Iterable[tuple[bytes, bytes]]:
+    """An answer to HGETALL: a map in RESP3, a flat list in RESP2."""
+    return answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
+
+
+def candidates(scope: str, entries: Iterable[tuple[bytes, bytes]]) -> list[Candidate]:
+    """From fields and values of a scope's hash (services.memories.state.Held); texts are not read."""
     return [
         _candidate(Candidate, (int(order), memory_id.decode(), scope, pinned == b"1", int(tokens), body))
         for memory_id, value in entries
@@ -87,15 +127,19 @@ def candidates(scope: str, answer: Any) -> list[Candidate]:
     ]
 
 
-def chosen(scopes: Iterable[Iterable[Candidate]], now: int, learning_off: tuple[str, ...] = ()) -> Memories:
-    """What of these scopes goes into a context. Of the rest no text is read."""
-    selection = select(scopes)
+def chosen(
+    selection: Selection, now: int, learning_off: tuple[str, ...] = (), beyond: Beyond | None = None
+) -> Memories:
+    """What was selected, its texts read. `beyond`: where what is over the limit was known before."""
     texts = iter(_texts([*selection.pinned, *selection.unpinned]))
     pinned, unpinned = (
         [_memory(each, next(texts), now) for each in group]
         for group in (selection.pinned, selection.unpinned)
     )
-    return Memories(pinned, unpinned, selection.beyond, learning_off=learning_off)
+    if beyond is None:
+        others = selection.beyond
+        beyond = Beyond(tuple([each.id for each in others]), sum([each.tokens for each in others]))
+    return Memories(pinned, unpinned, beyond, learning_off=learning_off)
 
 
 def _texts(found: Sequence[Candidate]) -> list[Any]:

@@ -42,7 +42,7 @@ async def with_memories(
             if found is None or not principal.may_access(found.user):
                 raise unknown_chat()
             try:
-                memories = await saved.read(redis, found, user or found.user, now)
+                memories = await saved.read(redis, found, user or found.user, now, deps.choices)
             except Transient:
                 break
             if memories is not None:

@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 from schemas.delivery import Outgoing
 from schemas.summaries import Body, Summary
 from services.audit.report import Report
+from services.context.choices import Choices
 from services.drafts.extractive import Extractive
 from services.drafts.port import Drafter
 from services.gateway.auth import Authenticator
@@ -69,6 +70,7 @@ class Deps:
     new_id: Callable[[], str] = lambda: str(uuid4())
     counter: Callable[[], TokenCounter] = default_counter
     metrics: GatewayMetrics = field(default_factory=GatewayMetrics)
+    choices: Choices = field(default_factory=Choices)
     publish_timeout: float = 10.0
     redis_timeout: float = 5.0
     memory_timeout: float = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +17,8 @@ from schemas.memories import MEMORY_COMMAND, MemoryCommand, MemoryRollback
 from schemas.memory_view import MemoryView
 from schemas.turns import TURN_EVENT
 from services.context import saved
+from services.context.choices import Choice, Choices
+from services.context.memories import Beyond
 from services.gateway import access
 from services.memories import store as memory_store
 from services.memories.service import Delivered as MemoryDelivered
@@ -30,6 +32,7 @@ from services.work import Work
 from tests.gateway import NOW, Recorder, app_on, client, turn, user_token, words
 
 MIRA = "character:mira"
+URL = "/v1/chats/c1/context"
 FIVE = ("mira", "tom", "ada", "orre", "ida")
 
 
@@ -199,6 +202,65 @@ async def test_a_group_of_five_reads_the_memories_of_all_evenly(redis: Redis) ->
     await agents.send(said(1, chat={"id": "c2", "characters": ["tom"]}))
     one = memories(await context(redis, "c2")).entries
     assert {each.scope for each in one} == {"global", "character:tom"}
+
+
+class TestChosenBefore:
+    """Where there are more memories than go in, a gateway reads those that were chosen the last time."""
+
+    @pytest.mark.rule("M6", "M8", "O1")
+    async def test_every_change_is_seen(self, redis: Redis) -> None:
+        agents = Agents(redis)
+        await agents.send(said(0, chat={"characters": ["mira", "tom"]}))
+        for scope in ("global", MIRA, "character:tom"):
+            await agents.save(*(f"{scope} {number}" for number in range(60)), scope=scope)
+        gateway = app_on(redis, Recorder())
+
+        async def both() -> ContextView:
+            views = []
+            for app in (gateway, gateway, app_on(redis, Recorder())):
+                async with client(app) as http:
+                    views.append(ContextView.model_validate_json((await http.get(URL)).content))
+            assert views[0] == views[1] == views[2]
+            return views[0]
+
+        view = await both()
+        oldest, newest = view.left_out[0].ids[-1], memories(view).ids[0]
+        changes: list[dict[str, Any]] = [
+            {"op": "save", "text": "one more", "scope": "character:tom"},
+            {"op": "pin", "id": oldest},
+            {"op": "update", "id": newest, "text": "something else"},
+            {"op": "move", "id": newest, "scope": "global"},
+            {"op": "delete", "id": newest},
+            {"op": "unpin", "id": oldest},
+        ]
+        seen = [view]
+        for change in changes:
+            await agents.command(by="user", ops=[change])
+            seen.append(await both())
+        assert all(before != after for before, after in pairwise(seen))
+        await agents.command("memory.settings", character="mira", learn_from_chat=False)
+        assert {each.scope for each in memories(await both()).entries} == {"global", "character:tom"}
+        await agents.command("memory.clear", scope="character:tom")
+        assert {each.scope for each in memories(await both()).entries} == {"global"}
+
+    async def test_a_store_that_was_set_back_is_read_anew(self, redis: Redis) -> None:
+        agents = Agents(redis)
+        await agents.send(said(0))
+        await agents.save(*(f"fact {number}" for number in range(100)))
+        await agents.save("another one", scope="global")
+        async with client(app_on(redis, Recorder())) as http:
+            await http.get(URL)
+            await redis.delete(keys.scope("u1", MIRA))
+            view = ContextView.model_validate_json((await http.get(URL)).content)
+        assert texts(view) == ["another one"]
+
+    def test_as_many_are_remembered_as_are_used(self) -> None:
+        choices = Choices(2)
+        for user in ("a", "b"):
+            choices.put(user, (), Choice(1, {}, Beyond()))
+        assert choices.find("a", ()) is not None
+        choices.put("c", (), Choice(1, {}, Beyond()))
+        assert [choices.find(user, ()) is not None for user in "abc"] == [True, False, True]
 
 
 class TestOff:
@@ -456,9 +518,9 @@ async def test_choosing_reads_what_is_stored_as_the_rules_do(redis: Redis) -> No
     await agents.save("three", pinned=True)
     [answer] = await transaction.at_once(redis, [("HGETALL", keys.scope("u1", MIRA))])
     held = memory_store.parse_scope(MIRA, answer)
-    found = saved.candidates(MIRA, answer)
+    found = saved.candidates(MIRA, saved.pairs(answer))
     assert {each.id: (each.order, each.scope, each.pinned, each.tokens, each.body) for each in found} == {
         id: (each.order, each.scope, each.pinned, each.tokens, each.body) for id, each in held.items()
     }
     flat = [part for pair in answer.items() for part in pair]
-    assert saved.candidates(MIRA, flat) == found
+    assert saved.candidates(MIRA, saved.pairs(flat)) == found

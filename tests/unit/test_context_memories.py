@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from schemas.context import ContextView, MemoryOff, MemoryPart, Part, Reason
-from services.context.memories import SHARE, Memories, Memory, Share
+from services.context.memories import SHARE, Beyond, Memories, Memory, Share
 from services.context.policy import Context, assemble
 from services.context.snapshot import Snapshot
 from services.context.views import context_json
 from services.memories import injection
-from services.memories.selection import Candidate
 from tests.gateway import words
 from tests.unit.test_context_policy import chats, message, snapshot
 
@@ -32,7 +31,7 @@ def memories(draw: st.DrawFn) -> Memories:
     return Memories(
         [memory(next(orders), tokens, pinned=True) for tokens in pinned],
         [memory(next(orders), tokens) for tokens in unpinned],
-        [Candidate(order := next(orders), f"mem-{order}", "global", False, tokens, b"") for tokens in beyond],
+        Beyond(tuple(f"mem-{next(orders)}" for _ in beyond), sum(beyond)),
     )
 
 
@@ -58,7 +57,7 @@ def test_every_memory_is_in_or_left_out_once_and_the_budget_is_kept(
     context = assemble(chat, window, 0, words, saved)
     found = view(chat, context, saved)
     listed = [(each.reason, id) for each in found.left_out if each.part is Part.memories for id in each.ids]
-    assert [id for reason, id in listed if reason is Reason.over_limit] == [each.id for each in saved.beyond]
+    assert [id for reason, id in listed if reason is Reason.over_limit] == [*saved.beyond.ids]
     over = [id for reason, id in listed if reason is Reason.over_budget]
     everything = [each.id for each in (*saved.pinned, *saved.unpinned)]
     assert sorted([*(each.id for each in context.memories), *over]) == sorted(everything)
@@ -124,7 +123,7 @@ def test_the_order_of_what_fits_is_that_of_the_choice_and_of_the_text_newest_fir
 @pytest.mark.rule("F2", "M6")
 def test_what_is_over_the_limit_names_the_limit() -> None:
     chat = snapshot([message(0, 10, 0)])
-    saved = Memories(beyond=[Candidate(3, "mem-3", "global", False, 7, b"")])
+    saved = Memories(beyond=Beyond(("mem-3",), 7))
     (left,) = view(chat, assemble(chat, None, 0, words, saved), saved).left_out
     assert (left.ids, left.tokens, left.reason, left.limit) == (("mem-3",), 7, Reason.over_limit, 100)
 
