@@ -53,18 +53,15 @@ def dead_letters(topic: str, agent: str) -> str:
 
 
 def wanted() -> tuple[TopicSpec, ...]:
-    """Every topic of topics.yaml, each followed by its dead letters."""
+    """Every topic of topics.yaml, each followed by its dead letters where it has a reader of ours."""
     plan = yaml.safe_load((files("infra.kafka") / "topics.yaml").read_text())
     specs = []
     for name, topic in plan["topics"].items():
-        for each, days, size in (
-            (name, topic["retention"], plan["max_record_bytes"]),
-            (
-                dead_letters(name, topic["agent"]),
-                plan["dead_letter_retention"],
-                plan["max_dead_letter_bytes"],
-            ),
-        ):
+        kinds = [(name, topic["retention"], plan["max_record_bytes"])]
+        if "agent" in topic:
+            letters = dead_letters(name, topic["agent"])
+            kinds.append((letters, plan["dead_letter_retention"], plan["max_dead_letter_bytes"]))
+        for each, days, size in kinds:
             retention = -1 if days == "forever" else days * _DAY_MS
             config = {
                 "cleanup.policy": "delete",

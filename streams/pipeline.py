@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from schemas.delivery import Topics
+from services.memories.service import Memories
 from services.metrics import Metrics
 from services.summaries.metering import metered
 from services.summaries.service import Summaries
 from services.window.service import Window
 from services.window.store import ChunkSize
-from streams import merge, summarise, window
-from streams.recovery import announce_again
+from streams import memories, merge, summarise, window
+from streams.recovery import announce_again, announce_changes_again
 from streams.resources import Resources, summariser
 from streams.runtime.agent import AgentSpec, Keyed
 
@@ -25,6 +26,7 @@ AGENTS: dict[str, str] = {
     "window": Topics.TURNS,
     "summarise": Topics.CHUNKS,
     "merge": Topics.SUMMARIES,
+    "memories": Topics.MEMORY_COMMANDS,
     "credits": Topics.USAGE,
 }
 """Agents and the topic that each consumes, in the order of the flow."""
@@ -43,6 +45,8 @@ async def open_agents(
     async with AsyncExitStack() as opened:
         if "window" in names:
             await announce_again(resources)
+        if "memories" in names:
+            await announce_changes_again(resources)
         specs = []
         first = Metrics(names[0])
         for name in names:
@@ -60,6 +64,9 @@ async def _spec(
         size = ChunkSize(settings.chunk_messages, settings.chunk_tokens)
         service = Window(resources.redis, resources.counter, size)
         return window.agent(service, resources.epochs[topic], settings.batch)
+    if name == "memories":
+        writer = Memories(resources.redis, resources.counter, clock=lambda: datetime.now(UTC))
+        return memories.agent(writer, resources.epochs[topic], settings.batch)
     if name == "credits":
         # imported where it is used: the other agents do without the ClickHouse client
         from streams import ledger as credits_ledger

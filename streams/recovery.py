@@ -2,7 +2,7 @@
 
 Which log it is, is remembered in Redis by its epoch. The embedded broker's log is in memory, so that each of its
 starts is a new log; on a broker that keeps its log this happens only where a topic was made anew. Announcing twice
-changes nothing: a chunk that has its summary is answered as a repeat.
+changes nothing: a chunk that has its summary is answered as a repeat, a command on memories by its id.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import cast
 
 from pydantic_core import from_json
 
 from schemas.delivery import Outgoing, Topics
+from schemas.memories import MemoryRollback
 from schemas.summaries import Summary
+from services.memories import store as memories
 from services.state import keys, outbox
 from services.summaries import announce
 from services.summaries.policy import GROUP
@@ -24,6 +27,7 @@ from streams.resources import Resources
 log = logging.getLogger(__name__)
 
 NOTE = f"afterturn:log:{Topics.CHUNKS}"
+CHANGES_NOTE = f"afterturn:log:{Topics.MEMORY_CHANGES}"
 _OUTBOXES = ("window", "summarise", "merge")
 
 
@@ -37,7 +41,8 @@ class Waiting:
 
 
 async def announce_again(resources: Resources) -> int:
-    """Publish pending chunks, outboxes and what merging waits for, where the log is not that of the last start.
+    """Publish pending chunks, outboxes, what merging waits for and what memories are to take back, where the log is not
+    that of the last start.
 
     Returns the number of records. Where the process dies half-way the log is not noted, and the next start repeats it.
     """
@@ -57,15 +62,38 @@ async def announce_again(resources: Resources) -> int:
     return count
 
 
+async def announce_changes_again(resources: Resources) -> int:
+    """Publish the results of commands on memories that were not confirmed, where the log is not that of the last start.
+
+    Returns the number of records. Where the process dies half-way the log is not noted, and the next start repeats it.
+    """
+    redis, epoch = resources.redis, resources.epochs[Topics.MEMORY_CHANGES]
+    if await redis.get(CHANGES_NOTE) == epoch.encode():
+        return 0
+    count = 0
+    async for key in redis.scan_iter(match=keys.USER_PATTERN, count=500):
+        user = keys.user_of(cast(bytes, key).decode())
+        box = cast("Mapping[bytes, bytes]", await redis.hgetall(keys.UserKeys.of(user).outbox))
+        if box:
+            await resources.publisher.publish(outbox.outgoing(box.values()))
+            await memories.trim(redis, {user: list(box)})
+            count += len(box)
+    await redis.set(CHANGES_NOTE, epoch)
+    if count:
+        log.info("announced again in a new log", extra={"records": count})
+    return count
+
+
 async def _of(resources: Resources, chat: str) -> Waiting:
     k = keys.ChatKeys.of(chat)
     pipe = resources.redis.pipeline(transaction=False)
     pipe.hvals(k.chunks)
     pipe.hvals(k.summaries)
     pipe.hget(k.window, "u")
+    pipe.hvals(k.memory_rollbacks)
     for agent in _OUTBOXES:
         pipe.hgetall(keys.outbox(chat, agent))
-    chunks, summaries, user, *boxes = await pipe.execute()
+    chunks, summaries, user, rollbacks, *boxes = await pipe.execute()
     # in the order in which the window closed them
     records = [Outgoing(Topics.CHUNKS, chat.encode(), event) for event in sorted(chunks, key=_index)]
     if len(summaries) >= GROUP:
@@ -73,6 +101,9 @@ async def _of(resources: Resources, chat: str) -> Waiting:
         newest = max(map(Summary.model_validate_json, summaries), key=lambda summary: summary.span.first_seq)
         entries = announce.saved(newest, user.decode() if user else None, newest.created_at)
         records += outbox.outgoing(entries.values())
+    for rollback in sorted(map(MemoryRollback.model_validate_json, rollbacks), key=attrgetter("generation")):
+        value = rollback.model_dump_json(exclude_none=True).encode()
+        records.append(Outgoing(Topics.MEMORY_COMMANDS, rollback.user_id.encode(), value))
     for box in boxes:
         records += outbox.outgoing(box.values())
     return Waiting(chat, records, {a: list(box) for a, box in zip(_OUTBOXES, boxes, strict=True)})

@@ -38,8 +38,6 @@ def asyncapi() -> dict[str, Any]:
     for topic in TOPICS:
         name = channel_name(topic.name)
         channels[name] = _channel(topic)
-        dead = f"{name}DeadLetters"
-        channels[dead] = _dead_letters(topic)
         title = name[0].upper() + name[1:]
         if topic.agent != "window":
             operations[f"send{title}"] = {
@@ -47,6 +45,10 @@ def asyncapi() -> dict[str, Any]:
                 "channel": {"$ref": f"#/channels/{name}"},
                 "summary": f"Written by {topic.written_by}.",
             }
+        if not topic.agent:
+            continue
+        dead = f"{name}DeadLetters"
+        channels[dead] = _dead_letters(topic)
         operations[f"receive{title}"] = {
             "action": "receive",
             "channel": {"$ref": f"#/channels/{name}"},
@@ -62,7 +64,7 @@ def asyncapi() -> dict[str, Any]:
         "info": {
             "title": "Afterturn",
             "version": VERSION,
-            "description": "Finished turns of a chat in; chunks, summaries and usage out. "
+            "description": "Finished turns of a chat in; chunks, summaries, saved memories and usage out. "
             "Keys are UTF-8 and hashed with murmur2. Readers ignore unknown fields.",
             "license": {"name": "Apache-2.0"},
         },
@@ -123,8 +125,6 @@ def _headers(meanings: dict[str, str], *, required: bool) -> dict[str, Any]:
 
 def _message(event: Event, topic: Topic) -> dict[str, Any]:
     summary = (event.model.__doc__ or "").strip().splitlines()[0]
-    if not event.supported:
-        summary += " Not supported yet: answered with a dead letter that says so."
     return {
         "name": event.type,
         "title": event.model.__name__,

@@ -45,11 +45,10 @@ from schemas.usage import Stage, UsageBooked
 
 
 class Event(NamedTuple):
-    """An event, an example of it, and whether Afterturn acts on it already."""
+    """An event, and an example of it."""
 
     model: type[Model]
     example: Model
-    supported: bool = True
 
     @property
     def type(self) -> str:

@@ -138,3 +138,8 @@ WINDOW_PATTERN = "{c:*}:w"
 def chat_of(key: str) -> str:
     """The chat that a key belongs to."""
     return key[3 : key.index("}")]
+
+
+def user_of(key: str) -> str:
+    """The user that a key belongs to."""
+    return key[3 : key.index("}")]

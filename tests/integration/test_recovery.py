@@ -13,14 +13,16 @@ from redis.asyncio import Redis
 from schemas.chat import ChatRef
 from schemas.delivery import Outgoing, Position, Topics
 from schemas.turns import Message, Role, TurnRecorded, TurnRef
+from services.memories.service import Memories
 from services.settings import Settings
 from services.state import keys
 from services.window.incoming import Delivered
 from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work
-from streams.recovery import announce_again
+from streams.recovery import announce_again, announce_changes_again
 from streams.resources import Resources
+from tests.memories import command, delivered
 
 
 class Recorder:
@@ -35,7 +37,7 @@ class Recorder:
 
 def resources(redis: Redis, epoch: str) -> tuple[Resources, Recorder]:
     recorder = Recorder()
-    epochs = {Topics.TURNS: epoch, Topics.CHUNKS: epoch}
+    epochs = {Topics.TURNS: epoch, Topics.CHUNKS: epoch, Topics.MEMORY_CHANGES: epoch}
     made = Resources(
         settings=Settings(), redis=redis, publisher=cast(Any, recorder), counter=len, epochs=epochs
     )
@@ -83,3 +85,25 @@ async def test_an_outbox_that_was_not_confirmed_is_published_and_trimmed(redis: 
     await announce_again(made)
     assert seen.records
     assert await redis.hlen(keys.outbox("c", "window")) == 0
+
+
+async def test_a_take_back_that_memories_may_not_have_seen_is_announced(redis: Redis) -> None:
+    await fill(redis, 1)
+    rollback = command(1, "memory.rollback", chat_id="c", generation=1, turns=["t0"])
+    value = rollback.model_dump_json(exclude_none=True)
+    await redis.hset(keys.ChatKeys.of("c").memory_rollbacks, rollback.id, value)
+    made, seen = resources(redis, "new")
+    await announce_again(made)
+    assert Outgoing(Topics.MEMORY_COMMANDS, b"u1", value.encode()) in seen.records
+
+
+async def test_results_about_memories_that_were_not_confirmed_are_published_and_trimmed(redis: Redis) -> None:
+    service = Memories(redis, len, clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    of = command(1, by="user", ops=[{"op": "save", "text": "a"}], user="u")
+    [work] = await service.apply([delivered(1, of)])
+    assert isinstance(work, Work)
+    made, seen = resources(redis, "new")
+    assert await announce_changes_again(made) == 1
+    assert tuple(seen.records) == work.publish
+    assert await redis.exists(keys.UserKeys.of("u").outbox) == 0
+    assert await announce_changes_again(made) == 0

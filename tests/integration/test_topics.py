@@ -52,6 +52,10 @@ async def test_every_topic_of_the_schemas_is_there_with_its_dead_letters(broker:
     epochs = await topics.read_epochs(broker.bootstrap)
 
     assert {Topics.TURNS, Topics.CHUNKS, Topics.SUMMARIES, Topics.USAGE} <= set(epochs)
+    assert {Topics.MEMORY_COMMANDS, Topics.MEMORY_CHANGES} <= set(epochs)
+    assert not [name for name in epochs if name.startswith(f"{Topics.MEMORY_CHANGES}.")], (
+        "nobody of ours reads it"
+    )
     assert topics.dead_letters(Topics.TURNS, "window") in epochs
 
 

@@ -92,7 +92,7 @@ def test_a_slip_of_the_pen_is_noticed(right: str, wrong: str) -> None:
 def test_every_agent_is_a_service_of_its_own(stack: compose.Compose) -> None:
     commands = {name: stack.services[name].command for name in AGENTS}
 
-    assert sorted(AGENTS) == ["credits", "merge", "summarise", "window"]
+    assert sorted(AGENTS) == ["credits", "memories", "merge", "summarise", "window"]
     assert commands == {name: ["worker", name] for name in AGENTS}
     assert stack.services["gateway"].command == ["gateway"]
 

