@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from schemas.context import MemoryOff, Part, Reason
+from services.context.times import time_text
 from services.memories import injection
 
 SHARE = 4
 """Unpinned memories come before messages in one part in so many of the budget."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Memory(NamedTuple):
@@ -132,7 +129,7 @@ def part_view(memories: Memories, taken: Sequence[Memory], tokens: int) -> dict[
                 "pinned": pinned,
                 "recent": recent,
                 "by": by,
-                "updated_at": _EPOCH + updated_at * _MILLISECOND,
+                "updated_at": time_text(updated_at),
             }
             for _, id, scope, pinned, recent, _, text, by, updated_at in taken
         ],
