@@ -98,7 +98,9 @@ async def serve_gateway(resources: Resources, ledger: Ledger | None = None) -> t
         drafter=drafter(resources.settings, resources.counter),
         counter=lambda: resources.counter,
         broker_ready=resources.publisher.ready,
-        audit=None if ledger is None else lambda chat: audit(resources.redis, ledger, chat=chat),
+        audit=None
+        if ledger is None
+        else lambda chat, user: audit(resources.redis, ledger, chat=chat, user=user),
     )
     settings = resources.settings
     return await serve(create_app(deps), settings.host, settings.gateway_port), token

@@ -19,6 +19,7 @@ from schemas.summaries import Summary
 from services.audit.report import Check, Finding
 from services.audit.snapshot import ArchivedMessage, Held, Snapshot, Turn, TurnEntry, print_of
 from services.state import keys
+from services.state.deleted import MARK
 
 PAGE = 16
 """Archived chunks in one answer: at most about 16 MiB, usually some tens of KiB."""
@@ -92,6 +93,22 @@ async def remains(redis: Redis, chat: str) -> list[str]:
             pipe.exists(key)
         found = await pipe.execute()
     return [key for key, there in zip(others, found, strict=True) if there]
+
+
+async def gone_turns(redis: Redis, turns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those of these turns (chat, turn id) that their chat does not have any more. An unknown or a deleted chat's count
+    as there."""
+    async with redis.pipeline(transaction=False) as pipe:
+        for chat, turn in turns:
+            k = keys.ChatKeys.of(chat)
+            pipe.hmget(k.window, ["v", MARK])
+            pipe.hexists(k.turns, turn)
+        answers = await pipe.execute()
+    return [
+        place
+        for place, (version, mark), there in zip(turns, answers[::2], answers[1::2], strict=True)
+        if version is not None and mark is None and not there
+    ]
 
 
 async def archived(

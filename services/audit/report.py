@@ -49,6 +49,15 @@ class Check(StrEnum):
     rollback = "rollback"
     """What turns wrote into saved memories is to be taken back, and is not known to be."""
 
+    memories = "memories"
+    """A scope or an entry is over its limit, or the index of entries disagrees with them."""
+
+    history = "history"
+    """The history of saved memories has a gap, or does not lead to what they say."""
+
+    journal = "journal"
+    """What a turn wrote into saved memories is not what its journal names."""
+
     outbox = "outbox"
     """Something was decided to be published and was not confirmed."""
 
@@ -64,12 +73,13 @@ class Severity(StrEnum):
 
 
 class Finding(NamedTuple):
-    """`chat` is empty for what concerns the ledger. `detail` names numbers and ids only."""
+    """`chat` is empty for what concerns the ledger or, with `user`, saved memories. `detail` names numbers and ids only."""
 
     chat: str
     check: Check
     detail: str
     severity: Severity = Severity.error
+    user: str = ""
 
 
 @dataclass(slots=True)
@@ -87,6 +97,10 @@ class Read:
     archived_messages: int = 0
     rules: int = 0
     bookings: int = 0
+    users: int = 0
+    memories: int = 0
+    pins: int = 0
+    changes: int = 0
 
 
 @dataclass(slots=True)

@@ -16,9 +16,10 @@ router = APIRouter()
 
 
 class AuditFinding(BaseModel):
-    """One thing that is wrong. `chat` is empty for what concerns the ledger."""
+    """One thing that is wrong. `chat` is empty for what concerns the ledger or a user's saved memories."""
 
     chat: str
+    user: str = Field(default="", description="Whose saved memories it is about; else empty.")
     check: str
     detail: str = Field(description="Numbers and ids; never the text of a chat.")
     severity: str = Field(description="`error`, or `warning` for what may be right while the stack runs.")
@@ -41,12 +42,14 @@ async def post_audit(
     request: Request,
     principal: Authenticated,
     chat: Annotated[Id | None, Query(description="One chat; by default all of them.")] = None,
+    user: Annotated[Id | None, Query(description="One user's memories; by default those of all.")] = None,
 ) -> AuditReport:
-    """Reads every chat: it takes its time, and takes it from the pipeline. 403 for user tokens."""
+    """Reads every chat and every user's memories: it takes its time, and takes it from the pipeline. With one of
+    `chat` and `user` it reads nothing of the other kind. 403 for user tokens."""
     if principal.user is not None:
         raise Problem(403, "forbidden", "An audit needs a service token.")
     audit = deps_of(request).audit
     if audit is None:
         raise Problem(404, "no-audit", "This gateway cannot audit; run `afterturn audit` beside the stores.")
-    report = await audit(chat)
+    report = await audit(chat, user)
     return AuditReport.model_validate(report.as_dict())

@@ -55,8 +55,8 @@ def _now() -> datetime:
 class Deps:
     """Times are in seconds. `broker_ready` is asked by /readyz; without it only Redis is.
 
-    `audit` checks one chat, or all; without it POST /v1/audit answers 404. Without a `drafter` memories are drafted
-    without a model. `memory_timeout`: so long the result of a command on saved memories is waited for.
+    `audit` checks one chat, one user's memories, or all; without it POST /v1/audit answers 404. Without a `drafter`
+    memories are drafted without a model. `memory_timeout`: so long the result of a command on saved memories is waited for.
     """
 
     redis: Redis
@@ -64,7 +64,7 @@ class Deps:
     summaries: EditSummaries
     authenticator: Authenticator
     broker_ready: Callable[[], Awaitable[bool]] | None = None
-    audit: Callable[[str | None], Awaitable[Report]] | None = None
+    audit: Callable[[str | None, str | None], Awaitable[Report]] | None = None
     drafter: Drafter | None = None
     clock: Callable[[], datetime] = _now
     new_id: Callable[[], str] = lambda: str(uuid4())

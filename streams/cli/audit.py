@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import aiohttp
 import typer
@@ -27,6 +27,14 @@ NO_BROKER = "127.0.0.1:0"
 
 _SHOWN = 100
 
+
+class Only(NamedTuple):
+    """What is read: one chat, one user's saved memories, or (both None) everything."""
+
+    chat: str | None = None
+    user: str | None = None
+
+
 Content = dict[str, Any]
 """services.audit.report.Report.as_dict, from here or from a gateway."""
 
@@ -35,6 +43,7 @@ def command(
     settings_file: SettingsFile = None,
     data: DataFolder = None,
     chat: Annotated[str | None, typer.Option(help="Only this chat.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only this user's saved memories.")] = None,
     gateway: Annotated[
         str | None, typer.Option(help="Ask the gateway at this URL, e.g. that of an `afterturn up`.")
     ] = None,
@@ -46,7 +55,8 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check that every message is in exactly one place, chunks and merges are contiguous, and uses are booked once.
+    """Check that every message is in exactly one place, chunks and merges are contiguous, nothing is derived from what
+    was taken back, saved memories have an unbroken history, and uses are booked once.
 
     Reads the Redis and ClickHouse of the settings; with --data those of `afterturn up --data DIR`, which are started
     for the audit where that does not run. Ends with 1 where something is wrong.
@@ -56,7 +66,7 @@ def command(
         fail("--data or --gateway, not both", 2)
     if at_rest and (data is not None or gateway is not None):
         fail("--at-rest is for the stores of the settings; --data knows whether its stack rests", 2)
-    content = run(work(settings, data, chat, gateway, token, at_rest))
+    content = run(work(settings, data, Only(chat, user), gateway, token, at_rest))
     if as_json:
         typer.echo(json.dumps(content, ensure_ascii=False))
     else:
@@ -69,7 +79,7 @@ def command(
 async def work(
     settings: Settings,
     data: Path | None,
-    chat: str | None,
+    only: Only,
     gateway: str | None,
     token: str | None,
     at_rest: bool,
@@ -78,11 +88,11 @@ async def work(
     if gateway is None and data is not None:
         address = running.find(data)
         if address is None:
-            return await _resting(settings, data, chat)
+            return await _resting(settings, data, only)
         gateway, token = address.gateway, token or address.token
     if gateway is not None:
-        return await _asked(gateway, token or _configured(settings), chat)
-    return await _stores(settings, chat, at_rest)
+        return await _asked(gateway, token or _configured(settings), only)
+    return await _stores(settings, only, at_rest)
 
 
 def _configured(settings: Settings) -> str:
@@ -91,15 +101,15 @@ def _configured(settings: Settings) -> str:
     return settings.service_tokens[0].get_secret_value()
 
 
-async def _resting(settings: Settings, data: Path, chat: str | None) -> Content:
+async def _resting(settings: Settings, data: Path, only: Only) -> Content:
     if not (data / "redis").is_dir():
         fail(f"{data} was not kept by `afterturn up --data`", 2)
     async with Stack(NO_BROKER, data) as stack:
         update = {"redis": stack.redis_url, "clickhouse": stack.clickhouse}
-        return await _stores(settings.model_copy(update=update), chat, at_rest=True, own=True)
+        return await _stores(settings.model_copy(update=update), only, at_rest=True, own=True)
 
 
-async def _stores(settings: Settings, chat: str | None, at_rest: bool, own: bool = False) -> Content:
+async def _stores(settings: Settings, only: Only, at_rest: bool, own: bool = False) -> Content:
     """`own`: the ledger is this process's alone, so that its schema may be brought up to date."""
     async with AsyncExitStack() as opened:
         redis = Redis.from_url(settings.redis, socket_timeout=60, socket_connect_timeout=5)
@@ -108,16 +118,23 @@ async def _stores(settings: Settings, chat: str | None, at_rest: bool, own: bool
         opened.push_async_callback(connection.close)
         if own:
             await ledgers.migrate(connection)
-        meter = opened.enter_context(Meter("auditing", "chats"))
+        meter = opened.enter_context(Meter("auditing", "chats and users"))
 
         def show(read: Read) -> None:
-            meter.show(read.chats)
+            meter.show(read.chats + read.users)
 
-        report = await audit(redis, ClickHouseLedger(connection), chat=chat, at_rest=at_rest, progress=show)
+        report = await audit(
+            redis,
+            ClickHouseLedger(connection),
+            chat=only.chat,
+            user=only.user,
+            at_rest=at_rest,
+            progress=show,
+        )
     return report.as_dict()
 
 
-async def _asked(gateway: str, token: str, chat: str | None) -> Content:
+async def _asked(gateway: str, token: str, only: Only) -> Content:
     url = f"{gateway.rstrip('/')}/v1/audit"
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)  # as long as there are chats to read
     try:
@@ -125,7 +142,7 @@ async def _asked(gateway: str, token: str, chat: str | None) -> Content:
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(
                 url,
-                params={} if chat is None else {"chat": chat},
+                params={name: value for name, value in only._asdict().items() if value is not None},
                 headers={"Authorization": f"Bearer {token}"},
             ) as response,
         ):
@@ -151,7 +168,9 @@ def lines(content: Content) -> list[str]:
         shown.append("the ledger was not read")
     for finding in content["findings"][:_SHOWN]:
         place = f"chat {finding['chat']}" if finding["chat"] else "ledger"
-        shown.append(f"{finding['severity']:7} {finding['check']:9} {place}: {finding['detail']}")
+        if finding.get("user"):
+            place = f"user {finding['user']}"
+        shown.append(f"{finding['severity']:7} {finding['check']:10} {place}: {finding['detail']}")
     left = content["errors"] + content["warnings"] - min(_SHOWN, len(content["findings"]))
     if left > 0:
         shown.append(f"and {left} more (--json shows up to 1,000)")

@@ -174,8 +174,8 @@ async def test_the_route_is_for_services_and_needs_an_audit(redis: Redis) -> Non
     async with client(app_on(redis, Recorder())) as http:
         assert (await http.post("/v1/audit")).status_code == 404
 
-    async def check(chat: str | None) -> Any:
-        return await audit(redis, None, chat=chat)
+    async def check(chat: str | None, user: str | None) -> Any:
+        return await audit(redis, None, chat=chat, user=user)
 
     async with client(app_on(redis, Recorder(), audit=check)) as http:
         assert (await http.post("/v1/audit", headers=bearer("wrong"))).status_code == 401
@@ -184,3 +184,5 @@ async def test_the_route_is_for_services_and_needs_an_audit(redis: Redis) -> Non
         assert response.status_code == 200
         assert (response.json()["read"]["messages"], response.json()["errors"]) == (6, 0)
         assert not (await http.post("/v1/audit", params={"chat": "c9"})).json()["ok"]
+        unknown = (await http.post("/v1/audit", params={"user": "u9"})).json()
+        assert (unknown["read"]["chats"], unknown["findings"][0]["user"]) == (0, "u9")

@@ -118,12 +118,14 @@ def test_an_audit_prints_what_it_read_and_what_is_wrong() -> None:
     report.read.chats = 1_200
     report.add(Finding("c1", Check.coverage, "message 7 is nowhere"))
     report.add(Finding("", Check.usage, "2 repeated rows are stored", Severity.warning))
+    report.add(Finding("", Check.memories, "global has 101 unpinned entries", user="u1"))
     lines = audit.lines(report.as_dict())
     assert lines[0].startswith("read (at rest): 1,200 chats, ")
     assert lines[1] == "the ledger was not read"
-    assert lines[2] == "error   coverage  chat c1: message 7 is nowhere"
-    assert lines[3] == "warning usage     ledger: 2 repeated rows are stored"
-    assert lines[4] == "WRONG: 1 errors, 1 warnings"
+    assert lines[2] == "error   coverage   chat c1: message 7 is nowhere"
+    assert lines[3] == "warning usage      ledger: 2 repeated rows are stored"
+    assert lines[4] == "error   memories   user u1: global has 101 unpinned entries"
+    assert lines[5] == "WRONG: 2 errors, 1 warnings"
 
 
 def test_an_import_tells_what_it_could_not_use() -> None:
