@@ -55,8 +55,10 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check that every message is in exactly one place, chunks and merges are contiguous, nothing is derived from what
-    was taken back, saved memories have an unbroken history, and uses are booked once.
+    """Check that every message is in exactly one place, and that all that is derived fits together.
+
+    Chunks and merges are contiguous, nothing is derived from what was taken back, saved memories keep to their limits and
+    have an unbroken history, and uses are booked once.
 
     Reads the Redis and ClickHouse of the settings; with --data those of `afterturn up --data DIR`, which are started
     for the audit where that does not run. Ends with 1 where something is wrong.
