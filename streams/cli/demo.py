@@ -22,6 +22,7 @@ _COLOURS = {
     "summarise": "green",
     "merge": "magenta",
     "credits": "yellow",
+    "memories": "blue",
     "stack": "dim",
 }
 
@@ -73,6 +74,9 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     ):
         console.rule(f"[bold]{title}")
         console.print(escape(parts[tier]["text"]) or "[dim]none[/dim]")
+    console.rule("[bold]Saved memories")
+    for memory in result["memories"]:
+        console.print(("[bold]pinned[/bold] " if memory["pinned"] else "") + escape(memory["text"]))
     console.rule("[bold]Context of the next reply")
     table = Table("part", "items", "tokens", box=None, pad_edge=False)
     for part in result["context"]["parts"]:

@@ -2,7 +2,7 @@
 
 The text lies beside this module, one JSON object a line and file after file: `user` and `mira` are what was
 said (a line without `user` is a greeting); `level` changes the memory detail and `model` with
-`context_window` the model, from this turn on.
+`context_window` the model, from this turn on; `ops` is what Mira saved or changed in her memories of Theo.
 """
 
 from __future__ import annotations
@@ -80,5 +80,7 @@ def turns(chat: str = CHAT, user: str = USER, start: datetime = START) -> Iterat
             messages=tuple(messages),
             model=model,
             usage=TokenUsage(prompt_tokens=prompt, completion_tokens=sizes[-1]),
-            memory=MemoryHints(level=Level(line["level"]) if "level" in line else None),
+            memory=MemoryHints(
+                level=Level(line["level"]) if "level" in line else None, ops=tuple(line.get("ops", ()))
+            ),
         )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from pydantic import TypeAdapter
 
 from schemas.chunks import ChunkClosed
 from schemas.delivery import Topics
+from schemas.memories import MemoryChanged
 from schemas.summaries import SummarySaved
 from schemas.usage import UsageBooked
 from services.credits.policy import PriceTable, charge
@@ -18,7 +20,10 @@ from services.settings import Settings
 from streams.runtime.offsets import FETCH_WAIT_MS, end_offsets
 from streams.runtime.publisher import client_options
 
-_MODELS: dict[str, TypeAdapter[ChunkClosed] | TypeAdapter[SummarySaved] | TypeAdapter[UsageBooked]] = {
+Event = ChunkClosed | SummarySaved | UsageBooked | MemoryChanged
+
+_MODELS: dict[str, TypeAdapter[Any]] = {
+    Topics.MEMORY_CHANGES: TypeAdapter(MemoryChanged),
     Topics.CHUNKS: TypeAdapter(ChunkClosed),
     Topics.SUMMARIES: TypeAdapter(SummarySaved),
     Topics.USAGE: TypeAdapter(UsageBooked),
@@ -63,10 +68,14 @@ class Follower:
 
     async def _follow(self) -> None:
         async for record in self._consumer:
-            self._tell(_MODELS[record.topic].validate_json(record.value))
+            if record.value is not None:
+                self._tell(_MODELS[record.topic].validate_json(record.value))
 
-    def _tell(self, event: ChunkClosed | SummarySaved | UsageBooked) -> None:
-        if isinstance(event, UsageBooked):
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, MemoryChanged):
+            did = ", ".join(f"{result.op} {result.status}" for result in event.results)
+            self._say("memories", f"{event.command} by the {event.by.replace('_', ' ')}: {did or 'done'}")
+        elif isinstance(event, UsageBooked):
             self.usage[event.id] = charge(self._prices, event)
         elif isinstance(event, ChunkClosed):
             span = event.span

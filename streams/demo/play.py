@@ -11,12 +11,14 @@ from typing import Any
 import httpx
 
 from schemas.chat import Level
-from schemas.delivery import Outgoing, Topics
-from schemas.turns import TurnRecorded
+from schemas.delivery import Topics
+from schemas.turns import Envelope
 from services.credits import prices
 from services.settings import Settings
 from streams.demo.conversation import CHAT, turns
 from streams.demo.follow import Follower
+from streams.demo.second_thoughts import play as play_second_thoughts
+from streams.demo.second_thoughts import record
 from streams.drain import drain
 from streams.pipeline import AGENTS
 from streams.together import Report, Running, run_together
@@ -56,15 +58,21 @@ async def _play(running: Running, follower: Follower, say: Callable[[str, str], 
     events = list(turns())
     say("frontend", f"publishes {len(events)} turns to {Topics.TURNS}")
     for at in range(0, len(events), BURST):
-        await running.resources.publisher.publish([_record(event) for event in events[at : at + BURST]])
+        await running.resources.publisher.publish([record(event) for event in events[at : at + BURST]])
         await asyncio.sleep(0)
     say("frontend", "has published all of them; no reply waited for any of what follows")
-    if not await drain(running.settings, DEADLINE, _booked(running, say)):
-        raise Unfinished(f"the agents did not finish within {DEADLINE:.0f} s")
-    await follower.caught_up(lambda: asyncio.sleep(0.05))
+    booked = _booked(running, say)
+    await _finished(running, booked)
     seconds = time.monotonic() - started
+
+    async def publish(event: Envelope) -> None:
+        await running.resources.publisher.publish([record(event)])
+        await _finished(running, booked)
+
     async with httpx.AsyncClient(base_url=running.url, timeout=30) as http:
         http.headers["Authorization"] = f"Bearer {running.token or _first_token(running.settings)}"
+        second_thoughts = await play_second_thoughts(http, events, publish, say)
+        await follower.caught_up(lambda: asyncio.sleep(0.05))
         memory = (await http.get(f"/v1/chats/{CHAT}/memory")).raise_for_status().json()
         asked = time.monotonic()
         context = (await http.get(f"/v1/chats/{CHAT}/context")).raise_for_status().json()
@@ -74,7 +82,8 @@ async def _play(running: Running, follower: Follower, say: Callable[[str, str], 
     state = await running.resources.redis.hget(f"{{c:{CHAT}}}:w", "tn")
     tiers = {tier["tier"]: tier for tier in memory["tiers"]}
     return {
-        "turns": {"sent": len(events), "applied": int(state or 0)},
+        # the turn that is regenerated in the end comes on top of the conversation
+        "turns": {"sent": len(events) + 1, "applied": int(state or 0)},
         "live": {"messages": memory["live"]["count"], "tokens": memory["live"]["tokens"]},
         "pending": {"messages": memory["pending"]["count"], "tokens": memory["pending"]["tokens"]},
         "summaries": {name: len(tier["summaries"]) for name, tier in tiers.items()},
@@ -92,10 +101,17 @@ async def _play(running: Running, follower: Follower, say: Callable[[str, str], 
             for stage, s in spend.items()
         },
         "level": memory["bounds"]["level"] if "bounds" in memory else Level.balanced,
+        **second_thoughts,
         "context": context,
         "context_milliseconds": round(milliseconds, 1),
         "seconds": round(seconds, 2),
     }
+
+
+async def _finished(running: Running, booked: Callable[[dict[str, int]], None]) -> None:
+    """Until nothing is under way. Raises Unfinished."""
+    if not await drain(running.settings, DEADLINE, booked):
+        raise Unfinished(f"the agents did not finish within {DEADLINE:.0f} s")
 
 
 def _booked(running: Running, say: Callable[[str, str], None]) -> Callable[[dict[str, int]], None]:
@@ -111,10 +127,6 @@ def _booked(running: Running, say: Callable[[str, str], None]) -> Callable[[dict
             say("credits", f"{done} uses booked in ClickHouse")
 
     return progress
-
-
-def _record(event: TurnRecorded) -> Outgoing:
-    return Outgoing(Topics.TURNS, event.chat.id.encode(), event.model_dump_json(exclude_none=True).encode())
 
 
 def _first_token(settings: Settings) -> str:

@@ -50,10 +50,20 @@ def check(result: dict[str, Any]) -> None:
     assert [part["part"] for part in parts] == [part.value for part in Part]
     assert sum(part["tokens"] for part in parts) == result["context"]["totals"]["tokens"]
     assert result["live"]["messages"] > 0
+    # a tool write and its correction, a pin, a reply that was taken back with what it had saved, and a fork
+    texts = {memory["id"]: memory["text"] for memory in result["memories"]}
+    assert result["pinned"] == ["mem-heron"]
+    assert "9.2 metres" in texts["mem-heron"]
+    [made_up] = result["regenerated"]["saved"]
+    assert result["regenerated"]["taken_back"] == [made_up]
+    assert made_up not in texts
+    assert parts[0]["ids"] == [memory["id"] for memory in result["memories"]]
+    assert result["fork"]["messages"] > 0
+    assert result["fork"]["summaries"] > 0
     assert 0 < result["summarised_share"] < 1
 
 
-@pytest.mark.rule("S2", "S5", "S9", "C2", "F2", "F4")
+@pytest.mark.rule("S2", "S5", "S9", "C2", "F2", "F4", "M7", "M8", "M9", "W7", "W8")
 async def test_the_demo_without_a_model(tmp_path: Path) -> None:
     result = await play(tmp_path)
     check(result)
