@@ -7,6 +7,8 @@ from pydantic import Field
 from schemas.base import Count, Id, Model
 from schemas.chat import Level
 from schemas.chunks import Span
+from schemas.context import MemoryOff
+from schemas.memories import Scope
 from schemas.summaries import Summary, Tier
 
 
@@ -54,6 +56,23 @@ class SummarisedView(Model):
     share: float = Field(ge=0, le=1)
 
 
+class ScopeCount(Model):
+    """How many saved memories a scope has, pinned ones counted."""
+
+    scope: Scope
+    memories: Count
+
+
+class SavedView(Model):
+    """What the chat reads of the saved memories of its owner: as the first part of a context."""
+
+    off: MemoryOff | None = Field(description="Why no memories are read; null: they are.")
+    learning_off: tuple[Id, ...] = Field(
+        description="Characters of the chat for which learning is off: theirs are not read."
+    )
+    scopes: tuple[ScopeCount, ...] = Field(description="The scopes that are read, the global one first.")
+
+
 class MemoryView(Model):
     """Answer of GET /v1/chats/{chat}/memory. `tiers` has all three, in the order of the prompt."""
 
@@ -68,3 +87,4 @@ class MemoryView(Model):
     pending: PendingView
     live: MessagesView
     summarised: SummarisedView
+    memories: SavedView

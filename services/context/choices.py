@@ -7,20 +7,42 @@ taken back is in no cache.
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from services.context.memories import Beyond
+from services.memories.selection import Candidate, Selection
 
 CHOICES = 512
-"""Choices that a process remembers; one of a group of five characters with full scopes takes about 60 KiB."""
+"""Choices that a process remembers; one of a group of five characters with full scopes takes about 80 KiB."""
+
+_scope = attrgetter("scope")
 
 
 class Choice(NamedTuple):
-    """Ids of the chosen memories by scope, what was beyond the limit, and of which version of the user's memories."""
+    """What was chosen of one version of the user's memories: `entries` scope by scope and without their bodies, places
+    of pinned and unpinned ones among them in the order in which they are to be taken, and what was beyond the limit."""
 
     version: int
-    ids: dict[str, list[bytes]]
+    entries: list[Candidate]
+    pinned: list[int]
+    unpinned: list[int]
     beyond: Beyond
+
+    @classmethod
+    def of(cls, version: int, selection: Selection, beyond: Beyond) -> Choice:
+        """From what was selected."""
+        chosen = [each._replace(body=b"") for each in (*selection.pinned, *selection.unpinned)]
+        entries = sorted(chosen, key=_scope)
+        places = {entry.id: place for place, entry in enumerate(entries)}
+        order = [places[entry.id] for entry in chosen]
+        pins = len(selection.pinned)
+        return cls(version, entries, order[:pins], order[pins:], beyond)
+
+    def ids(self) -> list[tuple[str, list[str]]]:
+        """Scopes and the ids of their entries, in the order of `entries`."""
+        return [(scope, [each.id for each in entries]) for scope, entries in groupby(self.entries, _scope)]
 
 
 class Choices:

@@ -59,6 +59,20 @@ class Memories:
 NO_MEMORIES = Memories()
 
 
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is read of memories without reading them: how many there are in each scope. `version` grows with every
+    change of the user's memories."""
+
+    version: int = 0
+    off: MemoryOff | None = None
+    learning_off: tuple[str, ...] = ()
+    scopes: tuple[tuple[str, int], ...] = ()
+
+
+NO_STATUS = Status()
+
+
 class Share:
     """What memories take of a budget; None: there is no limit."""
 
@@ -111,6 +125,15 @@ class Share:
             (*self._memories.beyond, Reason.over_limit),
         )
         return [group for group in groups if group[0]]
+
+
+def status_view(status: Status) -> dict[str, Any]:
+    """Of the shape of schemas.memory_view.SavedView."""
+    return {
+        "off": status.off,
+        "learning_off": status.learning_off,
+        "scopes": [{"scope": scope, "memories": count} for scope, count in status.scopes],
+    }
 
 
 def part_view(memories: Memories, taken: Sequence[Memory], tokens: int) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Everything is in when it fits (W6: pending messages always stand between the summaries and the window). When it does
 not, what is kept is a gapless end of the conversation: from the newest turn backwards through live messages,
 pending messages, recent, merged and long-term summaries up to the first that does not fit. Of the summaries beyond
-that point the rules of the user stay where they fit, because they hold whatever else was said (S5).
+that point the rules of the user stay where they fit, because they hold whatever else was said (S5). Saved memories come
+right after the newest turn, those that are not pinned with a share (services/context/memories.py).
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pydantic_core import to_json
+
 from schemas.context import Part, Reason
 from schemas.summaries import Body, Rule, Tier
+from services.context.memories import NO_MEMORIES, Memories, Memory, Share
 from services.context.snapshot import Snapshot, StoredMessage, StoredSummary
 from services.summaries.render import render
 
@@ -25,16 +29,17 @@ _TIERS = ((Part.recent, Tier.recent), (Part.merged, Tier.merged), (Part.long_ter
 
 
 class Included(NamedTuple):
-    """A summary in the context: its text, or only its rules where `shortened`. `tokens` are of `text`."""
+    """A summary in the context: its text, or only its rules where `shortened`, as a JSON string. `tokens` are of
+    `text`."""
 
     summary: StoredSummary
-    text: str
+    text: bytes
     tokens: int
     shortened: bool = False
 
 
 class Omission(NamedTuple):
-    """Something left out: `ids` oldest first."""
+    """Something left out: `ids` in the order of the part."""
 
     part: Part
     ids: tuple[str, ...]
@@ -49,6 +54,8 @@ class Context:
     model_context: int | None
     reserve: int
     budget: int | None
+    memories: Sequence[Memory] = ()
+    memory_tokens: int = 0
     summaries: dict[Part, list[Included]] = field(default_factory=dict)
     pending: Sequence[StoredMessage] = ()
     live: Sequence[StoredMessage] = ()
@@ -77,18 +84,38 @@ def rules_text(summary: StoredSummary) -> str:
 
 
 def assemble(
-    snapshot: Snapshot, model_context: int | None, reserve: int, count: Callable[[str], int]
+    snapshot: Snapshot,
+    model_context: int | None,
+    reserve: int,
+    count: Callable[[str], int],
+    memories: Memories = NO_MEMORIES,
 ) -> Context:
     """The context for a model of `model_context` tokens (None: that of the chat's last model, where known), of
     which `reserve` are kept free. `count` counts tokens; it is called only for rules that stand alone."""
     window = model_context if model_context is not None else snapshot.model_context
     context = Context(window, reserve, None if window is None else max(0, window - reserve))
+    share = Share(memories, context.budget)
+    share.first(sum(message.tokens for message in _newest_turn(snapshot)))
+    context.tokens = share.tokens
     whole = _take_messages(context, snapshot)
     for part, tier in _TIERS:
         whole = _take_summaries(context, part, snapshot.tier(tier), whole, count)
+    messages_and_summaries = context.tokens - share.tokens
+    share.rest(messages_and_summaries)
+    context.memories, context.memory_tokens = share.taken(), share.tokens
+    context.tokens = messages_and_summaries + share.tokens
+    context.left_out += [Omission(Part.memories, *omitted) for omitted in share.omitted()]
     order = list(Part)
     context.left_out.sort(key=lambda omission: order.index(omission.part))
     return context
+
+
+def _newest_turn(snapshot: Snapshot) -> Sequence[StoredMessage]:
+    messages = snapshot.live or snapshot.pending
+    start = len(messages)
+    while start and messages[start - 1].turn == messages[-1].turn:
+        start -= 1
+    return messages[start:]
 
 
 def _take_messages(context: Context, snapshot: Snapshot) -> bool:
@@ -96,13 +123,13 @@ def _take_messages(context: Context, snapshot: Snapshot) -> bool:
     messages = [*snapshot.pending, *snapshot.live]
     everything = sum(message.tokens for message in messages)
     if context.fits(everything):
-        context.tokens, context.pending, context.live = everything, snapshot.pending, snapshot.live
+        context.tokens += everything
+        context.pending, context.live = snapshot.pending, snapshot.live
         return True
-    start = len(messages)
     # the newest turn stays, even alone over the budget (W4)
-    while start and messages[start - 1].turn == messages[-1].turn:
-        start -= 1
-        context.tokens += messages[start].tokens
+    newest = _newest_turn(snapshot)
+    start = len(messages) - len(newest)
+    context.tokens += sum(message.tokens for message in newest)
     while start and context.fits(messages[start - 1].tokens):
         start -= 1
         context.tokens += messages[start].tokens
@@ -140,7 +167,7 @@ def _take_summaries(
         rules = rules_text(summary)
         tokens = count(rules) if rules else 0
         if rules and context.fits(tokens + separator):
-            included.append(Included(summary, rules, tokens, shortened=True))
+            included.append(Included(summary, to_json(rules), tokens, shortened=True))
             context.tokens += tokens + separator
             reason, left = Reason.rules_only, max(0, summary.tokens - tokens)
         context.left_out.append(Omission(part, (summary.id,), left, reason))

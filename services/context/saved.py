@@ -14,7 +14,7 @@ Shown by tests/integration/test_context_memories.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import from_json
@@ -23,10 +23,10 @@ from redis.asyncio import Redis
 from schemas.context import MemoryOff
 from schemas.memories import GLOBAL, Author, MemoryRollback, character_of, scope_of
 from services.context.choices import Choice, Choices
-from services.context.memories import Beyond, Memories, Memory
+from services.context.memories import Beyond, Memories, Memory, Status
 from services.context.snapshot import Snapshot
-from services.memories import injection
 from services.memories.edits import Edits, Writer
+from services.memories.injection import line_tokens
 from services.memories.needs import Also
 from services.memories.selection import Candidate, Selection, is_recent, select
 from services.memories.state import OFF, milliseconds
@@ -37,7 +37,7 @@ from services.state.keys import ChatKeys, UserKeys
 from services.state.transaction import at_once
 
 _OFF = OFF.encode()
-_candidate = tuple.__new__
+_tuple = tuple.__new__
 """Makes a named tuple in a third less time than its class does; a context may have to look at hundreds."""
 
 
@@ -78,84 +78,105 @@ async def read(redis: Redis, chat: Snapshot, user: str | None, now: int, choices
         return None if found is None else chosen(select(found), now, off)
     if choice is None:
         selection = select(
-            candidates(scope, pairs(answer))
-            for scope, answer in zip(scopes, stored, strict=True)
-            if scope in heard
+            candidates(scope, answer) for scope, answer in zip(scopes, stored, strict=True) if scope in heard
         )
         memories = chosen(selection, now, off)
         if selection.beyond:
-            choices.put(user, scopes, Choice(int(version or 0), _ids(selection), memories.beyond))
+            choices.put(user, scopes, Choice.of(int(version or 0), selection, memories.beyond))
         return memories
-    if choice.version != int(version or 0) or any(None in values for values in stored):
+    values = [value for answer in stored for value in answer]
+    if choice.version != int(version or 0) or None in values:
         choices.drop(user, scopes)
         return await read(redis, chat, user, now, choices)
-    selection = select(
-        candidates(scope, zip(ids, values, strict=True))
-        for (scope, ids), values in zip(choice.ids.items(), stored, strict=True)
+    memory = _memories(choice.entries, [value.split(b" ", 5)[5] for value in values], now)
+    return Memories(
+        [memory[place] for place in choice.pinned],
+        [memory[place] for place in choice.unpinned],
+        choice.beyond,
+        learning_off=off,
     )
-    return chosen(selection, now, off, choice.beyond)
 
 
 def _off(characters: Sequence[str], settings: Sequence[bytes | None]) -> tuple[str, ...]:
     return tuple(character for character, value in zip(characters, settings, strict=True) if value == _OFF)
 
 
+async def status(redis: Redis, chat: Snapshot) -> Status:
+    """What a chat reads of its owner's memories. Raises redis errors as they are."""
+    if chat.bounty:
+        return Status(off=MemoryOff.bounty)
+    if chat.user is None:
+        return Status(off=MemoryOff.signed_out)
+    characters = tuple(dict.fromkeys(chat.characters))
+    scopes = (GLOBAL, *map(scope_of, characters))
+    k = UserKeys.of(chat.user)
+    version, *answers = await at_once(
+        redis,
+        [
+            ("HGET", k.watermark, "v"),
+            *(("HLEN", keys.scope(chat.user, scope)) for scope in scopes),
+            *((("HMGET", k.settings, *characters),) if characters else ()),
+        ],
+    )
+    off = _off(characters, answers.pop()) if characters else ()
+    if characters and len(off) == len(characters):
+        return Status(int(version or 0), MemoryOff.learning_off, off)
+    counts = zip(scopes, map(int, answers), strict=True)
+    heard = tuple((scope, count) for scope, count in counts if character_of(scope) not in off)
+    return Status(int(version or 0), None, off, heard)
+
+
 def _entries(user: str, scopes: Sequence[str], choice: Choice | None) -> list[tuple[Any, ...]]:
     if choice is None:
         return [("HGETALL", keys.scope(user, scope)) for scope in scopes]
-    return [("HMGET", keys.scope(user, scope), *ids) for scope, ids in choice.ids.items()]
+    return [("HMGET", keys.scope(user, scope), *ids) for scope, ids in choice.ids()]
 
 
-def _ids(selection: Selection) -> dict[str, list[bytes]]:
-    ids: dict[str, list[bytes]] = {}
-    for each in (*selection.pinned, *selection.unpinned):
-        ids.setdefault(each.scope, []).append(each.id.encode())
-    return ids
-
-
-def pairs(answer: Any) -> Iterable[tuple[bytes, bytes]]:
-    """An answer to HGETALL: a map in RESP3, a flat list in RESP2."""
-    return answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
-
-
-def candidates(scope: str, entries: Iterable[tuple[bytes, bytes]]) -> list[Candidate]:
-    """From fields and values of a scope's hash (services.memories.state.Held); texts are not read."""
+def candidates(scope: str, answer: Any) -> list[Candidate]:
+    """From the hash of a scope (services.memories.state.Held); texts are not read."""
+    # a map in RESP3, a flat list in RESP2
+    entries = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
     return [
-        _candidate(Candidate, (int(order), memory_id.decode(), scope, pinned == b"1", int(tokens), body))
+        _tuple(Candidate, (int(order), memory_id.decode(), scope, pinned == b"1", int(tokens), body))
         for memory_id, value in entries
         for pinned, order, _, tokens, _, body in (value.split(b" ", 5),)
     ]
 
 
-def chosen(
-    selection: Selection, now: int, learning_off: tuple[str, ...] = (), beyond: Beyond | None = None
-) -> Memories:
-    """What was selected, its texts read. `beyond`: where what is over the limit was known before."""
-    texts = iter(_texts([*selection.pinned, *selection.unpinned]))
-    pinned, unpinned = (
-        [_memory(each, next(texts), now) for each in group]
-        for group in (selection.pinned, selection.unpinned)
+def chosen(selection: Selection, now: int, learning_off: tuple[str, ...] = ()) -> Memories:
+    """What was selected, its texts read."""
+    entries = [*selection.pinned, *selection.unpinned]
+    found = _memories(entries, [each.body for each in entries], now)
+    beyond = Beyond(
+        tuple([each.id for each in selection.beyond]), sum([each.tokens for each in selection.beyond])
     )
-    if beyond is None:
-        others = selection.beyond
-        beyond = Beyond(tuple([each.id for each in others]), sum([each.tokens for each in others]))
-    return Memories(pinned, unpinned, beyond, learning_off=learning_off)
+    pins = len(selection.pinned)
+    return Memories(found[:pins], found[pins:], beyond, learning_off=learning_off)
 
 
-def _texts(found: Sequence[Candidate]) -> list[Any]:
+def _memories(entries: Sequence[Candidate], bodies: Sequence[bytes], now: int) -> list[Memory]:
     # one JSON array parses faster than many small ones
-    parsed: list[Any] = from_json(
-        b"[" + b",".join([each.body for each in found]) + b"]", cache_strings="keys"
-    )
-    return parsed
-
-
-def _memory(found: Candidate, body: Any, now: int) -> Memory:
-    order, memory_id, scope, pinned, tokens, _ = found
-    (text, by, _, at, *_), *_ = body
-    recent = is_recent(at, now)
-    tokens = injection.line_tokens(tokens, pinned=pinned, recent=recent)
-    return Memory(order, memory_id, scope, pinned, recent, tokens, text, by, at)
+    parsed = from_json(b"[%b]" % b",".join(bodies), cache_strings="keys")
+    return [
+        _tuple(
+            Memory,
+            (
+                order,
+                memory_id,
+                scope,
+                pinned,
+                recent,
+                line_tokens(tokens, pinned=pinned, recent=recent),
+                text,
+                by,
+                at,
+            ),
+        )
+        for (order, memory_id, scope, pinned, tokens, _), ((text, by, _, at, *_), *_) in zip(
+            entries, parsed, strict=True
+        )
+        for recent in (is_recent(at, now),)
+    ]
 
 
 def _waiting(chat: Snapshot, user: str, results: Sequence[bytes | None]) -> list[MemoryRollback]:

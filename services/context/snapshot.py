@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from schemas.chat import Level
@@ -24,11 +24,12 @@ class StoredMessage(NamedTuple):
 
 
 class StoredSummary(NamedTuple):
-    """A summary in use. `data` is the stored JSON object, of the shape of schemas.summaries.Summary."""
+    """A summary in use. `text` is a JSON string; `data` is the stored JSON object, of the shape of
+    schemas.summaries.Summary, as far as it was read."""
 
     id: str
     tier: Tier
-    text: str
+    text: bytes
     tokens: int
     version: int
     data: Mapping[str, Any]
@@ -42,7 +43,12 @@ class StoredSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Messages and summaries are in the order of the chat. `user` is None where only signed-out users wrote."""
+    """Messages and summaries are in the order of the chat. `user` is None where only signed-out users wrote.
+
+    `characters` and `bounty` are of the chat's newest turn. `rollbacks`: command id -> the rollback of saved memories
+    (schemas.memories.MemoryRollback, as JSON) that belongs to what the chat has taken back, and may not have taken
+    effect yet.
+    """
 
     chat: str
     user: str | None
@@ -58,6 +64,9 @@ class Snapshot:
     pending: Sequence[StoredMessage]
     live: Sequence[StoredMessage]
     summaries: Sequence[StoredSummary]
+    characters: tuple[str, ...] = ()
+    bounty: bool = False
+    rollbacks: Mapping[str, bytes] = field(default_factory=dict)
 
     def tier(self, tier: Tier) -> list[StoredSummary]:
         """Summaries of one tier, oldest first."""

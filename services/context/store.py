@@ -3,51 +3,43 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from pydantic_core import from_json
 from redis.asyncio import Redis
 
-from schemas.chat import DEFAULT_LEVEL, Level
-from schemas.summaries import Tier
-from services.context.snapshot import Snapshot, StoredMessage, StoredSummary
+from schemas.chat import DEFAULT_LEVEL, ChatKind, Level
+from services.context import rows
+from services.context.snapshot import Snapshot, StoredSummary
 from services.state.keys import ChatKeys
 from services.state.transaction import at_once
 
-_BODY, _RULES = b'"body":{', b'"rules":['
+_seq = attrgetter("seq")
 
 
 async def read(redis: Redis, chat: str, *, bodies: bool = True) -> Snapshot | None:
-    """The chat as it stands; None where no turn of it was recorded. Raises redis errors as they are.
+    """The chat as it stands; None where no turn of it was recorded, or it was deleted. Raises redis errors as they are.
 
-    Without `bodies` the summaries' bodies have their rules alone: all that a context can need of them, and half the
-    work of reading a summary.
+    Without `bodies` the data of summaries have of their bodies the rules alone, and no text (services/context/rows.py).
     """
     keys = ChatKeys.of(chat)
-    window, numbered, stored, chunks = await at_once(
+    window, numbered, stored, chunks, rollbacks = await at_once(
         redis,
         [
             ("HGETALL", keys.window),
             ("HGETALL", keys.messages),
             ("HVALS", keys.summaries),
             ("HLEN", keys.chunks),
+            ("HGETALL", keys.memory_rollbacks),
         ],
     )
-    if not window:
+    fields = _fields(window)
+    if not fields or b"dl" in fields:
         return None
-    summaries = stored if bodies else map(rules_alone, stored)
-    return _snapshot(chat, _fields(window), _fields(numbered), summaries, chunks)
-
-
-def rules_alone(summary: bytes) -> bytes:
-    """A stored summary whose body is cut down to its rules, still JSON.
-
-    In JSON a quotation mark inside a string has a backslash before it, so these bytes can only be the keys. Where
-    they are not as `model_dump_json` writes them, the summary stays whole.
-    """
-    start, end = summary.find(_BODY) + len(_BODY), summary.find(_RULES)
-    return summary[:start] + summary[end:] if len(_BODY) <= start <= end else summary
+    summaries = [rows.summary(each, body=bodies) for each in stored]
+    return _snapshot(chat, fields, _fields(numbered), summaries, chunks, _fields(rollbacks))
 
 
 async def owner(redis: Redis, chats: Sequence[str]) -> list[str | None]:
@@ -62,23 +54,18 @@ def _snapshot(
     chat: str,
     window: Mapping[bytes, bytes],
     numbered: Mapping[bytes, bytes],
-    stored: Iterable[bytes],
+    summaries: list[StoredSummary],
     chunks: int,
+    rollbacks: Mapping[bytes, bytes],
 ) -> Snapshot:
     def number(field: bytes) -> int:
         return int(window.get(field) or 0)
 
-    fields = sorted(numbered, key=int)
-    numbers = [*map(int, fields)]
-    rows = _parse(map(numbered.__getitem__, fields))
-    messages = [StoredMessage._make((seq, *row)) for seq, row in zip(numbers, rows, strict=True)]
-    border = bisect_left(numbers, number(b"lf"))
-    summaries = [
-        StoredSummary(item["id"], Tier(item["tier"]), item["text"], item["tokens"], item["version"], item)
-        for item in _parse(stored)
-    ]
+    messages = rows.messages(numbered)
+    border = bisect_left(messages, number(b"lf"), key=_seq)
     summaries.sort(key=lambda summary: (summary.span["first_seq"], summary.span["last_seq"]))
     context = window.get(b"cw")
+    ref = from_json(window.get(b"cj", b"{}"))
     return Snapshot(
         chat=chat,
         user=window.get(b"u", b"").decode() or None,
@@ -94,15 +81,12 @@ def _snapshot(
         pending=messages[:border],
         live=messages[border:],
         summaries=summaries,
+        characters=tuple(ref.get("characters", ())),
+        bounty=ref.get("kind") == ChatKind.bounty,
+        rollbacks={id.decode(): value for id, value in rollbacks.items()},
     )
 
 
 def _fields(answer: Any) -> dict[bytes, bytes]:
     """An answer to HGETALL: a map in RESP3, a flat list in RESP2."""
     return answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2], strict=True))
-
-
-def _parse(values: Iterable[bytes]) -> list[Any]:
-    # one JSON array parses faster than many small ones; hardly a string is in another chat as well
-    parsed: list[Any] = from_json(b"[" + b",".join(values) + b"]", cache_strings="keys")
-    return parsed

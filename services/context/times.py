@@ -8,6 +8,7 @@ from functools import lru_cache
 _EPOCH = datetime(1970, 1, 1)
 
 
+@lru_cache(maxsize=16_384)
 def time_text(milliseconds: int) -> str:
     """As RFC 3339 writes it and pydantic does."""
     minutes, rest = divmod(milliseconds, 60_000)

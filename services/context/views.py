@@ -1,4 +1,4 @@
-"""The answers of the gateway, as plain values of the shapes in schemas/context.py and schemas/memory_view.py.
+"""The answers of the gateway: JSON of the shape in schemas/context.py, plain values of that in schemas/memory_view.py.
 
 They are built without the models: validating what was validated when it was stored would cost most of a request.
 tests/integration/test_context_store.py holds both together.
@@ -7,49 +7,67 @@ tests/integration/test_context_store.py holds both together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from pydantic_core import to_json
+
+from schemas import limits
 from schemas.chat import LEVELS
-from schemas.context import Part
+from schemas.context import Part, Reason
 from schemas.summaries import Tier
+from services.context.memories import (
+    NO_MEMORIES,
+    NO_STATUS,
+    Memories,
+    Status,
+    part_view,
+    status_view,
+)
 from services.context.policy import SEPARATOR, Context, Included, tier_tokens
 from services.context.snapshot import Snapshot, StoredMessage
+from services.context.times import time_text
 from services.window.policy import bounds
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+_SEPARATOR = to_json(SEPARATOR)[1:-1]
 
 
-def context_view(snapshot: Snapshot, context: Context) -> dict[str, Any]:
-    """Of the shape of schemas.context.ContextView."""
-    pending = _message_part(Part.pending, context.pending)
-    live = _message_part(Part.live, context.live)
+def context_json(snapshot: Snapshot, context: Context, memories: Memories = NO_MEMORIES) -> bytes:
+    """JSON of the shape of schemas.context.ContextView; `memories` are those that the context was made with."""
+    saved = to_json(part_view(memories, context.memories, context.memory_tokens))
     tiers = [
         _summary_part(part, context.summaries[part]) for part in (Part.long_term, Part.merged, Part.recent)
     ]
+    messages = [_message_part(Part.pending, context.pending), _message_part(Part.live, context.live)]
     limit = context.budget or 0
-    return {
+    around = {
         "chat_id": snapshot.chat,
         "generation": snapshot.generation,
         "version": snapshot.version,
         "level": snapshot.level,
-        "parts": [*tiers, pending, live],
         "totals": {
             "tokens": context.tokens,
             "messages": len(context.pending) + len(context.live),
-            "summaries": sum(len(tier["ids"]) for tier in tiers),
+            "summaries": sum(map(len, context.summaries.values())),
+            "memories": len(context.memories),
             "left_out_tokens": sum(omission.tokens for omission in context.left_out),
             "budget": context.budget,
             "model_context": context.model_context,
             "reserve": context.reserve,
             "over_budget": context.over_budget,
         },
-        "left_out": [{**omission._asdict(), "limit": limit} for omission in context.left_out],
+        "left_out": [
+            {
+                **omission._asdict(),
+                "limit": limits.MEMORIES_UNPINNED if omission.reason is Reason.over_limit else limit,
+            }
+            for omission in context.left_out
+        ],
     }
+    return _with(around, b"parts", b"[%b]" % b",".join([saved, *tiers, *messages]))
 
 
-def memory_view(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
+def memory_view(snapshot: Snapshot, now: datetime, memories: Status = NO_STATUS) -> dict[str, Any]:
     """Of the shape of schemas.memory_view.MemoryView."""
     limit = bounds(snapshot.level, snapshot.model_context)
     oldest = min((message.at for message in snapshot.pending), default=None)
@@ -78,6 +96,7 @@ def memory_view(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
             "of": snapshot.messages,
             "share": snapshot.summarised / snapshot.messages if snapshot.messages else 0.0,
         },
+        "memories": status_view(memories),
     }
 
 
@@ -91,37 +110,43 @@ def _tier(tier: Tier, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _summary_part(part: Part, included: Sequence[Included]) -> dict[str, Any]:
-    return {
+def _summary_part(part: Part, included: Sequence[Included]) -> bytes:
+    around = {
         "part": part,
-        "text": SEPARATOR.join(each.text for each in included),
         "tokens": tier_tokens(included),
         "ids": [each.summary.id for each in included],
         "shortened": [each.summary.id for each in included if each.shortened],
         "span": _joined([each.summary.span for each in included]),
     }
+    return _with(around, b"text", b'"%b"' % _SEPARATOR.join([each.text[1:-1] for each in included]))
 
 
-def _message_part(part: Part, messages: Sequence[StoredMessage]) -> dict[str, Any]:
-    return {
+def _message_part(part: Part, messages: Sequence[StoredMessage]) -> bytes:
+    around = {
         "part": part,
-        "messages": [
-            {
-                "seq": seq,
-                "id": id,
-                "role": role,
-                "author": author,
-                "text": text,
-                "tokens": tokens,
-                "turn_id": turn,
-                "at": _EPOCH + at * _MILLISECOND,
-            }
-            for seq, id, role, author, text, tokens, at, turn in messages
-        ],
-        "tokens": sum(message.tokens for message in messages),
+        "tokens": sum([message.tokens for message in messages]),
         "ids": [message.id for message in messages],
         "span": _span(messages),
     }
+    shown = [
+        {
+            "seq": seq,
+            "id": id,
+            "role": role,
+            "author": author,
+            "text": text,
+            "tokens": tokens,
+            "turn_id": turn,
+            "at": time_text(at),
+        }
+        for seq, id, role, author, text, tokens, at, turn in messages
+    ]
+    return _with(around, b"messages", to_json(shown))
+
+
+def _with(members: Mapping[str, Any], name: bytes, value: bytes) -> bytes:
+    """The JSON object of these members and of one more, whose value is JSON already."""
+    return b'%b,"%b":%b}' % (to_json(members)[:-1], name, value)
 
 
 def _messages(messages: Sequence[StoredMessage]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.context import saved, store
-from services.context.memories import Memories
+from services.context.memories import Memories, Status
 from services.context.snapshot import Snapshot
 from services.failures import Transient
 from services.gateway.auth import Principal
@@ -24,6 +24,13 @@ async def snapshot(deps: Deps, principal: Principal, chat: str, *, bodies: bool 
     if found is None or not principal.may_access(found.user):
         raise unknown_chat()
     return found
+
+
+async def with_status(deps: Deps, principal: Principal, chat: str) -> tuple[Snapshot, Status]:
+    """The same, and what it reads of its owner's saved memories."""
+    found = await snapshot(deps, principal, chat)
+    async with deps.store() as redis:
+        return found, await saved.status(redis, found)
 
 
 async def with_memories(

@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field, ValidationError
-from pydantic_core import to_json
 
 from schemas import limits
 from schemas.base import Count, Id, Model
 from schemas.context import ContextView
 from services.context.policy import assemble
-from services.context.views import context_view
+from services.context.views import context_json
 from services.gateway import access
 from services.gateway.auth import SECURITY, authenticate
 from services.gateway.ports import deps_of
@@ -42,6 +41,10 @@ class ContextQuery(Model):
         le=limits.CONTEXT_WINDOW_TOKENS,
         description="Tokens to keep free: for the character card, the new message and the answer.",
     )
+    user: Id | None = Field(
+        default=None,
+        description="Whose saved memories to read, for a service token; by default those of the chat's owner.",
+    )
 
 
 def _parameters() -> list[dict[str, Any]]:
@@ -63,8 +66,8 @@ def _parameters() -> list[dict[str, Any]]:
     response_class=Response,
     summary="The context of the next reply",
     responses={
-        200: {"model": ContextView, "description": "All five parts, in the order of the prompt."},
-        **documented(401, 404, 422, 503),
+        200: {"model": ContextView, "description": "All six parts, in the order of the prompt."},
+        **documented(401, 403, 404, 422, 503),
     },
     openapi_extra={"parameters": _parameters(), "security": SECURITY},
 )
@@ -76,6 +79,8 @@ async def get_context(request: Request) -> Response:
     except ValidationError as error:
         raise invalid_parameters(error.errors(include_input=False, include_url=False)) from None
     deps = deps_of(request)
-    snapshot = await access.snapshot(deps, principal, query.chat, bodies=False)
-    context = assemble(snapshot, query.model_context, query.reserve, lambda text: deps.counter()(text))
-    return Response(to_json(context_view(snapshot, context)), media_type="application/json")
+    snapshot, memories = await access.with_memories(deps, principal, query.chat, query.user)
+    context = assemble(
+        snapshot, query.model_context, query.reserve, lambda text: deps.counter()(text), memories
+    )
+    return Response(context_json(snapshot, context, memories), media_type="application/json")

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Request, Response
 from pydantic_core import to_json
 
 from schemas.memory_view import MemoryView
+from services.context.memories import Status
 from services.context.snapshot import Snapshot
 from services.context.views import memory_view
 from services.gateway import access
@@ -19,7 +20,10 @@ from services.gateway.problems import documented
 
 router = APIRouter()
 _ETAG: dict[str, Any] = {
-    "ETag": {"description": "Changes with the window and with every summary.", "schema": {"type": "string"}}
+    "ETag": {
+        "description": "Changes with the window, every summary and memory.",
+        "schema": {"type": "string"},
+    }
 }
 
 
@@ -41,16 +45,16 @@ async def get_memory(
 ) -> Response:
     """Ages are not part of the ETag."""
     deps = deps_of(request)
-    snapshot = await access.snapshot(deps, principal, chat)
-    tag = etag(snapshot)
+    snapshot, memories = await access.with_status(deps, principal, chat)
+    tag = etag(snapshot, memories)
     if if_none_match is not None and tag in (each.strip() for each in if_none_match.split(",")):
         return Response(status_code=304, headers={"ETag": tag})
-    view = memory_view(snapshot, deps.clock())
+    view = memory_view(snapshot, deps.clock(), memories)
     return Response(to_json(view), media_type="application/json", headers={"ETag": tag})
 
 
-def etag(snapshot: Snapshot) -> str:
+def etag(snapshot: Snapshot, memories: Status) -> str:
     """A weak entity tag over everything that changes but time."""
-    parts = [snapshot.generation, snapshot.version, snapshot.summarised, snapshot.chunks]
+    parts = [snapshot.generation, snapshot.version, snapshot.summarised, snapshot.chunks, memories]
     versions = [f"{summary.id}:{summary.version}" for summary in snapshot.summaries]
     return f'W/"{hashlib.sha256(repr((parts, versions)).encode()).hexdigest()[:20]}"'

@@ -27,6 +27,12 @@ FRAME_TOKENS = 23
 PINNED_TOKENS, RECENT_TOKENS = 1, 1
 """Of ` pinned` and ` recent` in a label."""
 
+_FLAGS = {
+    (False, False): "",
+    (True, False): " pinned",
+    (False, True): " recent",
+    (True, True): " pinned recent",
+}
 _BREAK = re.compile("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029<>]")
 _REST = {**dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), " "), ord("<"): "&lt;", ord(">"): "&gt;"}
@@ -36,13 +42,14 @@ def escaped(text: str) -> str:
     r"""One line without angle brackets: a line break is written `\n`, `<` and `>` as in HTML, a control character as
     a space."""
     text = text.strip()
-    return _BREAK.sub(r"\\n", text).translate(_REST) if _UNSAFE.search(text) else text
+    if _UNSAFE.search(text) is None:
+        return text
+    return _BREAK.sub(r"\\n", text).translate(_REST)
 
 
 def line(memory_id: str, text: str, *, pinned: bool = False, recent: bool = False) -> str:
     """One memory's line, without its end."""
-    flags = f"{' pinned' if pinned else ''}{' recent' if recent else ''}"
-    return f"- [{escaped(memory_id)}{flags}] {escaped(text)}"
+    return f"- [{escaped(memory_id)}{_FLAGS[pinned, recent]}] {escaped(text)}"
 
 
 def measured(memory_id: str, text: str, count: Callable[[str], int]) -> int:

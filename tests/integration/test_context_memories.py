@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from schemas.context import ContextView, MemoryOff, MemoryPart, MessagePart, Reason
 from schemas.delivery import Position, Topics
 from schemas.memories import MEMORY_COMMAND, MemoryCommand, MemoryRollback
-from schemas.memory_view import MemoryView
+from schemas.memory_view import MemoryView, SavedView
 from schemas.turns import TURN_EVENT
 from services.context import saved
 from services.context.choices import Choice, Choices
@@ -255,11 +255,11 @@ class TestChosenBefore:
         assert texts(view) == ["another one"]
 
     def test_as_many_are_remembered_as_are_used(self) -> None:
-        choices = Choices(2)
+        choices, choice = Choices(2), Choice(1, [], [], [], Beyond())
         for user in ("a", "b"):
-            choices.put(user, (), Choice(1, {}, Beyond()))
+            choices.put(user, (), choice)
         assert choices.find("a", ()) is not None
-        choices.put("c", (), Choice(1, {}, Beyond()))
+        choices.put("c", (), choice)
         assert [choices.find(user, ()) is not None for user in "abc"] == [True, False, True]
 
 
@@ -335,6 +335,39 @@ async def test_a_service_may_name_whose_memories_a_user_may_not(redis: Redis) ->
     async with client(app_on(redis, Recorder()), user_token("u1")) as http:
         answer = await http.get("/v1/chats/c1/context", params={"user": "u2"})
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:afterturn:problem:forbidden")
+
+
+@pytest.mark.rule("F3", "O1", "O3", "O4")
+async def test_a_panel_sees_how_many_there_are_and_what_is_off(redis: Redis) -> None:
+    agents = Agents(redis)
+    await agents.send(said(0, chat={"characters": ["mira", "tom"]}))
+    await agents.send(
+        said(1, chat={"id": "bounty", "kind": "bounty"}), said(2, user=None, chat={"id": "nobody"})
+    )
+    await agents.save("one", "two", scope="global")
+    await agents.save("three", pinned=True)
+    async with client(app_on(redis, Recorder())) as http:
+
+        async def read(chat: str = "c1") -> SavedView:
+            answer = await http.get(f"/v1/chats/{chat}/memory")
+            return MemoryView.model_validate_json(answer.content).memories
+
+        tag = (await http.get("/v1/chats/c1/memory")).headers["etag"]
+        assert [(each.scope, each.memories) for each in (await read()).scopes] == [
+            ("global", 2),
+            (MIRA, 1),
+            ("character:tom", 0),
+        ]
+        await agents.command("memory.settings", character="mira", learn_from_chat=False)
+        answer = await http.get("/v1/chats/c1/memory", headers={"If-None-Match": tag})
+        assert answer.status_code == 200
+        found = await read()
+        assert (found.off, found.learning_off) == (None, ("mira",))
+        assert [each.scope for each in found.scopes] == ["global", "character:tom"]
+        await agents.command("memory.settings", character="tom", learn_from_chat=False)
+        assert (await read()).off is MemoryOff.learning_off
+        assert (await read("bounty")).off is MemoryOff.bounty
+        assert (await read("nobody")).off is MemoryOff.signed_out
 
 
 @pytest.mark.rule("M5")
@@ -518,9 +551,9 @@ async def test_choosing_reads_what_is_stored_as_the_rules_do(redis: Redis) -> No
     await agents.save("three", pinned=True)
     [answer] = await transaction.at_once(redis, [("HGETALL", keys.scope("u1", MIRA))])
     held = memory_store.parse_scope(MIRA, answer)
-    found = saved.candidates(MIRA, saved.pairs(answer))
+    found = saved.candidates(MIRA, answer)
     assert {each.id: (each.order, each.scope, each.pinned, each.tokens, each.body) for each in found} == {
         id: (each.order, each.scope, each.pinned, each.tokens, each.body) for id, each in held.items()
     }
     flat = [part for pair in answer.items() for part in pair]
-    assert saved.candidates(MIRA, saved.pairs(flat)) == found
+    assert saved.candidates(MIRA, flat) == found

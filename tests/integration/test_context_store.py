@@ -14,7 +14,7 @@ from schemas.memory_view import MemoryView
 from services.context import store
 from services.context.policy import assemble
 from services.context.snapshot import Snapshot
-from services.context.views import context_view, memory_view
+from services.context.views import context_json, memory_view
 from services.state.transaction import at_once
 from tests.gateway import NOW, play, summarise, turn, words
 
@@ -42,8 +42,8 @@ async def test_every_message_is_in_a_summary_pending_or_live(redis: Redis) -> No
     assert [message.seq for message in chat.pending] == [*range(10, 20), *range(30, 34)]
     assert [message.seq for message in chat.live] == list(range(34, 84))
 
-    view = ContextView.model_validate_json(to_json(context_view(chat, assemble(chat, None, 0, words))))
-    long_term, merged, recent, pending, live = view.parts
+    view = ContextView.model_validate_json(context_json(chat, assemble(chat, None, 0, words)))
+    _, long_term, merged, recent, pending, live = view.parts
     assert (long_term.ids, merged.ids) == ((), ())
     assert recent.ids == (chunks[0].id, chunks[2].id)
     assert recent.span is not None
@@ -90,7 +90,7 @@ async def test_without_bodies_a_context_is_the_same_at_every_budget(redis: Redis
     assert all(summary.data["body"]["timeline"] for summary in whole.summaries)
     assert all(list(summary.data["body"]) == ["rules"] for summary in lean.summaries)
     for window in (None, *range(1, 400, 7)):
-        views = [context_view(chat, assemble(chat, window, 0, words)) for chat in (whole, lean)]
+        views = [context_json(chat, assemble(chat, window, 0, words)) for chat in (whole, lean)]
         assert views[0] == views[1]
 
 

@@ -35,8 +35,8 @@ async def test_one_call_gives_the_context(redis: Redis) -> None:
         response = await http.get("/v1/chats/c1/context")
         small = await http.get("/v1/chats/c1/context", params={"model_context": 300, "reserve": 40})
     view = ContextView.model_validate_json(response.content)
-    assert view.parts[2].ids == (chunk.id,)
-    assert "never mention the sea" in view.parts[2].text  # type: ignore[union-attr]
+    assert view.parts[3].ids == (chunk.id,)
+    assert "never mention the sea" in view.parts[3].text  # type: ignore[union-attr]
     assert (view.totals.messages, view.left_out) == (54, ())
     view = ContextView.model_validate_json(small.content)
     assert (view.totals.budget, view.totals.model_context, view.totals.reserve) == (260, 300, 40)

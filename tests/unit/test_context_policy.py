@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import from_json, to_json
 
 from schemas.chat import Level
-from schemas.chunks import Span
 from schemas.context import ContextView, Part, Reason
-from schemas.summaries import Body, Provenance, Rule, Summary, Tier, TimelineLine
+from schemas.summaries import Tier
 from services.context.policy import Context, assemble, rules_text
 from services.context.snapshot import Snapshot, StoredMessage, StoredSummary
-from services.context.store import rules_alone
-from services.context.views import context_view
-from tests.gateway import NOW, words
+from services.context.views import context_json
+from tests.gateway import words
 
 
 def message(seq: int, tokens: int, turn: int) -> StoredMessage:
@@ -34,7 +32,8 @@ def stored(tier: Tier, first: int, last: int, tokens: int, rules: tuple[str, ...
     }
     body = {"timeline": [], "rules": [{"quote": quote, "author": "u1"} for quote in rules]}
     name = f"{tier}-{first}"
-    return StoredSummary(name, tier, f"text of {name}", tokens, 1, {"id": name, "span": span, "body": body})
+    text = to_json(f"text of {name}")
+    return StoredSummary(name, tier, text, tokens, 1, {"id": name, "span": span, "body": body})
 
 
 def snapshot(
@@ -98,7 +97,7 @@ def test_everything_is_in_or_left_out_once_and_the_budget_is_kept(
     left_out = [id for omission in context.left_out for id in omission.ids]
     assert sorted([*included_ids(context), *left_out]) == sorted(everything)
 
-    view = ContextView.model_validate(context_view(chat, context))
+    view = ContextView.model_validate_json(context_json(chat, context))
     assert view.totals.tokens == sum(part.tokens for part in view.parts)
     assert view.totals.left_out_tokens == sum(each.tokens for each in view.left_out)
     assert [part.part for part in view.parts] == list(Part)
@@ -131,7 +130,7 @@ def test_rules_stand_alone_where_their_summary_does_not_fit(chat: Snapshot, wind
     for omission in context.left_out:
         for summary in (by_id[id] for id in omission.ids if id in by_id):
             rules = rules_text(summary)
-            texts = [each.text for part in context.summaries.values() for each in part]
+            texts = [from_json(each.text) for part in context.summaries.values() for each in part]
             if omission.reason is Reason.rules_only:
                 assert rules in texts
             elif rules:
@@ -154,9 +153,9 @@ def test_nothing_is_left_out_where_all_fits() -> None:
     context = assemble(chat, 221, 10, words)
     assert context.left_out == []
     assert context.tokens == 10 + 10 + (20 + 1 + 20) + 50 + 100
-    view = context_view(chat, context)
-    assert view["parts"][2]["text"] == "text of recent-20\n\ntext of recent-30"
-    assert view["parts"][2]["span"]["messages"] == 19
+    view = from_json(context_json(chat, context))
+    assert view["parts"][3]["text"] == "text of recent-20\n\ntext of recent-30"
+    assert view["parts"][3]["span"]["messages"] == 19
 
 
 @pytest.mark.rule("F2")
@@ -174,7 +173,8 @@ def test_the_farthest_goes_first_and_says_why() -> None:
         (Part.pending, ("m28",), 5, Reason.hole),
         (Part.pending, ("m29",), 60, Reason.over_budget),
     ]
-    assert [each.text for each in context.summaries[Part.recent]] == ['Rules:\nu1: "no dragons, ever"']
+    (shortened,) = context.summaries[Part.recent]
+    assert from_json(shortened.text) == 'Rules:\nu1: "no dragons, ever"'
 
 
 @pytest.mark.rule("W4")
@@ -183,7 +183,7 @@ def test_the_newest_turn_stays_even_alone_over_the_budget() -> None:
     context = assemble(chat, None, 0, words)
     assert [each.id for each in context.live] == ["m1", "m2"]
     assert context.over_budget
-    assert context_view(chat, context)["totals"]["budget"] == 100
+    assert from_json(context_json(chat, context))["totals"]["budget"] == 100
 
 
 @pytest.mark.rule("F2")
@@ -194,44 +194,3 @@ def test_the_budget_is_of_the_model_asked_for_else_of_the_last_one(
     asked: int | None, known: int | None, budget: Any
 ) -> None:
     assert assemble(snapshot([message(0, 1, 0)], model_context=known), asked, 100, words).budget == budget
-
-
-def any_text() -> st.SearchStrategy[str]:
-    """Texts that look like the JSON around them as often as not."""
-    return st.lists(
-        st.sampled_from(['"body":{', '"rules":[', "\\", '"', "},", "[", "\n", "ü"]) | st.text(max_size=3),
-        max_size=6,
-    ).map("".join)
-
-
-@given(st.lists(any_text(), max_size=3), st.lists(any_text(), max_size=3), any_text())
-def test_a_stored_summary_without_its_lines_is_the_same_but_for_them(
-    lines: list[str], quotes: list[str], text: str
-) -> None:
-    summary = Summary(
-        id="s1",
-        chat_id="c1",
-        tier=Tier.recent,
-        generation=0,
-        span=Span(first_seq=0, last_seq=1, first_message="m0", last_message="m1", messages=2),
-        body=Body(
-            timeline=tuple(TimelineLine(text=line, first_seq=0, last_seq=1) for line in lines),
-            facts=tuple(lines),
-            rules=tuple(Rule(quote=quote, author="u1") for quote in quotes),
-        ),
-        text=text,
-        tokens=1,
-        provenance=Provenance(model=text, prompt_version="1", level=Level.balanced, chunk_ids=("k1",)),
-        created_at=NOW,
-    )
-    stored = summary.model_dump_json(exclude_none=True).encode()
-    expected = json.loads(stored)
-    expected["body"] = {"rules": expected["body"]["rules"]}
-    assert json.loads(rules_alone(stored)) == expected
-
-
-@pytest.mark.parametrize(
-    "written", [b'{"body": {"facts": [], "rules": []}}', b'{"rules":[],"body":{"facts":[]}}', b'{"body":{}}']
-)
-def test_a_summary_that_is_written_in_another_way_stays_whole(written: bytes) -> None:
-    assert rules_alone(written) == written
