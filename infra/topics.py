@@ -21,6 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
 from infra import topic_metadata
+from schemas.delivery import dead_letters
 
 _DAY_MS = 86_400_000
 _READY_DEADLINE_S = 30.0
@@ -45,11 +46,6 @@ class Report(NamedTuple):
 
 class TopicsDiffer(RuntimeError):
     """A topic exists with another number of partitions, or could not be created; the message names it."""
-
-
-def dead_letters(topic: str, agent: str) -> str:
-    """Name of the topic where `agent` puts the records of `topic` that it cannot handle."""
-    return f"{topic}.{agent}.dlq"
 
 
 def wanted() -> tuple[TopicSpec, ...]:

@@ -17,6 +17,11 @@ class Topics:
     MEMORY_CHANGES = "memory.changes.v1"
 
 
+def dead_letters(topic: str, agent: str) -> str:
+    """Name of the topic where `agent` puts the records of `topic` that it cannot handle."""
+    return f"{topic}.{agent}.dlq"
+
+
 class Position(NamedTuple):
     """A place in a log. `epoch` identifies the log itself, so that offset 0 of a new one is not taken for a repeat."""
 

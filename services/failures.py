@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from schemas.delivery import Outgoing
+
 
 class Poison(Exception):
     """The record itself is wrong and will be wrong again: to the dead letters, at once, with this reason.
 
     The reason names the field and the limit; it never quotes the text of a chat. `keep=False`: the dead letter has the
-    key and the reason only, because what the record says is not to be kept (a deleted chat).
+    key and the reason only, because what the record says is not to be kept (a deleted chat). `publish`: what is to be
+    published all the same.
     """
 
-    def __init__(self, reason: str, *, keep: bool = True) -> None:
+    def __init__(self, reason: str, *, keep: bool = True, publish: tuple[Outgoing, ...] = ()) -> None:
         super().__init__(reason)
         self.keep = keep
+        self.publish = publish
 
 
 class Transient(Exception):

@@ -28,6 +28,7 @@ from redis.asyncio import Redis
 
 from schemas.chat import Level
 from schemas.chunks import ChunkClosed
+from schemas.delivery import Topics
 from schemas.summaries import Body, Provenance, Summary, SummarySaved, Tier
 from schemas.usage import Stage
 from services.failures import Transient
@@ -39,7 +40,7 @@ from services.summaries.announce import Use
 from services.summaries.port import Draft, Summariser
 from services.summaries.render import render
 from services.tokens.counter import TokenCounter
-from services.work import REPEATED, Work
+from services.work import Work
 
 ANSWERS_KEPT = 256
 """Answers of a summariser that are not saved yet; more than are in flight in one worker."""
@@ -93,7 +94,7 @@ class Summaries:
         chat = chunk.chat.id
         source = await store.read_chunk(self._redis, chunk)
         if source is None:
-            return await store.work(self._redis, chat, store.SUMMARISE, repeated=True)
+            return await self._nothing(chat, store.SUMMARISE, Topics.CHUNKS)
         use = Use(chunk.chat, chunk.user_id, Stage.chunk, self._summariser.model, 0, 0)
         if any(message.text.strip() for message in source.messages):
             budget = policy.chunk_budget(chunk.tokens)
@@ -130,13 +131,19 @@ class Summaries:
         """A tombstone of a chat. Raises Poison where the chat was not deleted."""
         return await deleted.tombstone(self._redis, chat)
 
+    async def _nothing(self, chat: str, agent: str, topic: str) -> Work:
+        """Of a record that nothing is to be done for any more; where its chat was deleted, it came too late."""
+        held = await store.work(self._redis, chat, agent, repeated=True)
+        late = await deleted.repeated(self._redis, chat, topic)
+        return replace(held, publish=(*held.publish, *late.publish))
+
     async def merge(self, event: SummarySaved) -> Work:
         """Take the next step that the chat's summaries allow, if any (S2, S4); start over where a source changed (S6)."""
         chat = event.chat_id
         for attempt in range(ATTEMPTS):
             state = await store.read_state(self._redis, chat)
             if state is None:
-                return REPEATED
+                return await self._nothing(chat, store.MERGE, Topics.SUMMARIES)
             plan = policy.next_merge(state.summaries, self._size)
             if plan is None:
                 held = await store.work(self._redis, chat, store.MERGE, repeated=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from schemas.delivery import Topics
+from schemas.delivery import Topics, dead_letters
 from schemas.turns import ChatDeleted
 from services.state import keys, outbox
 from services.state.deleted import MARK
@@ -14,8 +14,10 @@ from services.takeback.reading import Ask, table
 from services.takeback.values import Chat
 from services.window.store import AGENT
 
-TOPICS = (Topics.TURNS, Topics.CHUNKS, Topics.SUMMARIES)
-"""Where records have the chat as their key."""
+_READERS = ((Topics.TURNS, AGENT), (Topics.CHUNKS, SUMMARISE), (Topics.SUMMARIES, MERGE))
+
+TOPICS = tuple(name for topic, agent in _READERS for name in (topic, dead_letters(topic, agent)))
+"""Where records have the chat as their key: topics, and the dead letters of their readers."""
 
 _OTHERS = (SUMMARISE, MERGE)
 

@@ -29,7 +29,7 @@ from schemas.turns import (
     TurnRegenerated,
 )
 from services.failures import Poison, Transient
-from services.state import ids, keys, outbox
+from services.state import deleted, ids, keys, outbox
 from services.state.transaction import at_once
 from services.takeback import deletion, fork, policy, reading, store
 from services.takeback.memory import Copy
@@ -78,6 +78,8 @@ class TakingBack:
         for _ in range(ATTEMPTS):
             chat = await reading.chat(self._ask, event.chat.id)
             if chat is not None:
+                if _before_deletion(chat, delivered):
+                    return await self._repeated(delivered)
                 self._check(chat, delivered)
                 if await self._known(chat, event.id):
                     return await self._repeated(delivered)
@@ -91,14 +93,14 @@ class TakingBack:
 
     def _check(self, chat: Chat, delivered: Delivered) -> None:
         """What no plan is made for. The script looks again."""
-        deleted, position = chat.fields.get("dl"), delivered.position
-        if deleted is not None and deleted != delivered.event.id:
-            raise Poison(windows.DELETED, keep=False)
+        mark, position = chat.fields.get(deleted.MARK), delivered.position
+        if mark is not None and mark != delivered.event.id:
+            raise deleted.late(chat.id, Topics.TURNS)
         if chat.fields.get("ep") == position.epoch and chat.fields["pa"] != str(position.partition):
             raise _refused("partition", chat.fields["pa"], position)
 
     async def _known(self, chat: Chat, event: str) -> bool:
-        if chat.fields.get("dl") == event:
+        if chat.fields.get(deleted.MARK) == event:
             return True
         return bool((await self._ask([("SISMEMBER", keys.ChatKeys.of(chat.id).events, event)]))[0])
 
@@ -112,6 +114,9 @@ class TakingBack:
         event = delivered.event
         if not isinstance(event, TurnRegenerated):
             return None
+        (gone,) = await self._ask([("HEXISTS", keys.ChatKeys.of(event.chat.id).window, deleted.MARK)])
+        if gone:
+            return Work(usage(event, int(happened(event, delivered.timestamp).timestamp() * 1000)))
         turn = await reading.turn(self._ask, event.chat.id, event.turn.id)
         if turn is None or turn.digest != windows.digest(event):
             return None
@@ -145,7 +150,7 @@ class TakingBack:
         if answer.status == "raced":
             return None
         if answer.status == "deleted":
-            raise Poison(windows.DELETED, keep=False)
+            raise deleted.late(event.chat.id, Topics.TURNS)
         if answer.status in windows.REFUSED:
             raise _refused(answer.status, answer.rest[0].decode(), position)
         rest, booked = answer.rest, None
@@ -240,8 +245,10 @@ class TakingBack:
         name, waited = event.source.chat, 0.0
         k = keys.ChatKeys.of(name)
         while True:
-            deleted, turn = await self._ask([("HGET", k.window, "dl"), ("HGET", k.turns, event.source.turn)])
-            if deleted is not None:
+            mark, turn = await self._ask(
+                [("HGET", k.window, deleted.MARK), ("HGET", k.turns, event.source.turn)]
+            )
+            if mark is not None:
                 raise Poison("source.chat: was deleted", keep=False)
             if turn is not None:
                 copied = await fork.copy(self._ask, name)
@@ -282,6 +289,15 @@ class TakingBack:
                 version=plan.version, live_messages=plan.live, pending_messages=max(0, plan.pending)
             )
         return store.call(chat, delivered.event.id, delivered.position, version, mode, plan.changes, hint)
+
+
+def _before_deletion(chat: Chat, delivered: Delivered) -> bool:
+    """Whether an event was carried out before the chat was deleted, and is delivered again."""
+    epoch, partition, offset = delivered.position
+    fields = chat.fields
+    if fields.get(deleted.MARK) in (None, delivered.event.id):
+        return False
+    return (fields.get("ep"), fields.get("pa")) == (epoch, str(partition)) and offset <= chat.number("of")
 
 
 def _refused(status: str, detail: str, position: Position) -> Poison:

@@ -17,13 +17,14 @@ from itertools import groupby
 
 from redis.asyncio import Redis
 
+from schemas.delivery import Topics
 from schemas.turns import TurnRecorded
 from services.failures import Poison, Transient
 from services.state import deleted, outbox
 from services.takeback.service import TakingBack
 from services.tokens.counter import TokenCounter
 from services.window.incoming import Delivered, happened, memory_entry, usage
-from services.window.store import AGENT, DELETED, REFUSED, ChunkSize, Reply, apply, call
+from services.window.store import AGENT, REFUSED, ChunkSize, Reply, apply, call
 from services.work import DONE, REPEATED, Work
 
 
@@ -84,7 +85,7 @@ class Window:
         event, position, _ = delivered
         assert isinstance(event, TurnRecorded)
         if reply.status == "deleted":
-            return Poison(DELETED, keep=False)
+            return deleted.late(event.chat.id, Topics.TURNS)
         refused = REFUSED.get(reply.status)
         if refused is not None:
             return Poison(

@@ -31,8 +31,6 @@ REFUSED = {
 }
 """Why a turn is not applied, by the status that the script answers."""
 
-DELETED = "chat.id: this chat was deleted"
-
 SCRIPT = Script(
     "services.window",
     "window.lua",

@@ -24,6 +24,12 @@ local function answer(status, detail)
   return reply
 end
 
+if state[19] then
+  -- from before the deletion and delivered again: what it said is gone, its usage is booked all the same
+  local before = same_log and state[2] == ARGV[2] and tonumber(ARGV[3]) <= number(3)
+  if before then return answer('repeated', ARGV[7]) end
+  return {'deleted', ''}
+end
 if same_log and state[2] ~= ARGV[2] then return {'partition', state[2]} end
 if ARGV[22] ~= '' and (state[4] or '0') ~= ARGV[22] then return {'order', ''} end
 if ARGV[21] ~= '' and not (same_log and number(3) >= tonumber(ARGV[21])) then
@@ -35,10 +41,6 @@ local function passed()
   if not same_log or tonumber(ARGV[3]) > number(3) then
     redis.call('HSET', KEYS[1], 'ep', ARGV[1], 'pa', ARGV[2], 'of', ARGV[3])
   end
-end
-if state[19] then
-  passed()
-  return {'deleted', ''}
 end
 -- a turn that comes again is booked under the time of the first one: the ledger looks for it in that month
 local function first_time(turn) return string.match(turn, '^%S+ %d+ %d+ (%d+)') end

@@ -18,8 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from infra import topics
-from schemas.delivery import Outgoing, Record
+from schemas.delivery import Outgoing, Record, dead_letters
 from services.deadletters.policy import LEFT_OUT, kept_headers
 from services.failures import Fatal, Poison, Transient
 from services.metrics import Metrics
@@ -102,8 +101,8 @@ class Handling:
         repeated = 0
         pairs = list(zip(records, results, strict=True))
         for _, result in pairs:
+            publish.extend(result.publish)
             if isinstance(result, Work):
-                publish.extend(result.publish)
                 if result.confirmed is not None:
                     confirmed.append(result.confirmed)
                 repeated += result.repeated
@@ -138,7 +137,7 @@ class Handling:
         }
         ours = [(name, value.encode()) for name, value in about.items()]
         headers = [*kept_headers(record.headers), *ours]
-        topic = topics.dead_letters(record.topic, self._agent)
+        topic = dead_letters(record.topic, self._agent)
         value = record.value
         if not keep and value is not None:
             headers.append((LEFT_OUT, str(len(value)).encode()))

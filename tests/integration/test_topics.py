@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from infra import topics
 from schemas import limits
-from schemas.delivery import Topics
+from schemas.delivery import Topics, dead_letters
 from tests.stack import Broker, until
 
 NAMES = {spec.name for spec in topics.wanted()}
@@ -56,7 +56,7 @@ async def test_every_topic_of_the_schemas_is_there_with_its_dead_letters(broker:
     assert not [name for name in epochs if name.startswith(f"{Topics.MEMORY_CHANGES}.")], (
         "nobody of ours reads it"
     )
-    assert topics.dead_letters(Topics.TURNS, "window") in epochs
+    assert dead_letters(Topics.TURNS, "window") in epochs
 
 
 async def test_a_topic_with_another_number_of_partitions_is_an_error_that_names_it(
@@ -111,7 +111,7 @@ async def test_the_largest_event_fits_and_its_dead_letter_too(broker: Broker) ->
     try:
         sent = await producer.send_and_wait(Topics.TURNS, value, key=b"c" * limits.ID_CHARACTERS)
         await producer.send_and_wait(
-            topics.dead_letters(Topics.TURNS, "window"), value, key=b"c", headers=reason
+            dead_letters(Topics.TURNS, "window"), value, key=b"c", headers=reason
         )
     finally:
         await producer.stop()
