@@ -250,7 +250,7 @@ async def test_nothing_of_a_chat_is_logged(redis: Redis, caplog: pytest.LogCaptu
     token = user_token("u1")
     async with client(app_on(redis, Recorder(error=ConnectionError("a very private thing"))), token) as http:
         await http.post("/v1/turns", json=event)
-    assert "events not confirmed" in logged(caplog)
+    assert "records not confirmed" in logged(caplog)
     assert "private" not in logged(caplog)
     assert token not in logged(caplog)
 
