@@ -1,4 +1,4 @@
-"""Reads, replays and drops dead letters.
+"""Reads, replays and drops dead letters. Those of a deleted chat are before a tombstone of its key, and gone.
 
 | the process dies | what follows |
 |---|---|
@@ -10,7 +10,7 @@ Shown by tests/integration/test_deadletters.py.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -169,12 +169,14 @@ class _Reading:
         routes: dict[str, Route],
         starts: dict[tuple[str, int], int],
         ends: dict[TopicPartition, int],
+        tombstones: dict[tuple[TopicPartition, bytes], int],
     ) -> None:
         self.starts = starts
         self._consumer = consumer
         self._handled = handled
         self._routes = routes
         self._ends = ends
+        self._tombstones = tombstones
 
     @classmethod
     async def start(
@@ -193,7 +195,7 @@ class _Reading:
         ]
         starts = await consumer.beginning_offsets(partitions) if partitions else {}
         ends = await end_offsets(consumer, partitions)
-        first = dict(starts)
+        first, last = dict(starts), dict(ends)
         if places is not None:
             # from the first wanted one to the last, in the partitions that have some
             for tp in partitions:
@@ -203,31 +205,55 @@ class _Reading:
         wanted = {tp: end for tp, end in ends.items() if first[tp] < end}
         if wanted:
             consumer.assign(list(wanted))
-        for tp in wanted:
-            consumer.seek(tp, first[tp])
-        return cls(consumer, handled, by_topic, {tuple(tp): at for tp, at in starts.items()}, wanted)
+        tombstones: dict[tuple[TopicPartition, bytes], int] = {}
+        _seek(consumer, wanted, first)
+        # what is gone is known at the end only
+        async for tp, record in _records(consumer, {tp: last[tp] for tp in wanted}):
+            if record.key is not None and policy.is_tombstone(record):
+                tombstones[tp, record.key] = record.offset
+        _seek(consumer, wanted, first)
+        return cls(
+            consumer, handled, by_topic, {tuple(tp): at for tp, at in starts.items()}, wanted, tombstones
+        )
 
     async def listed(self, selection: Selection, progress: Progress | None) -> AsyncIterator[Listed]:
         """The selected ones."""
         marks = {tp: await self._handled.of(tp.topic, tp.partition) for tp in self._ends}
-        left = dict(self._ends)
         seen = 0
-        while left:
-            batches = await self._consumer.getmany(*left, timeout_ms=_POLL_MS, max_records=_FETCHED_RECORDS)
-            for tp, records in batches.items():
-                for raw in records:
-                    if raw.offset >= left[tp]:
-                        break
-                    seen += 1
-                    letter = policy.read(self._routes[tp.topic], _record(raw))
-                    how = marks[tp].get(raw.offset, "")
-                    if selection.takes(letter, bool(how)):
-                        yield Listed(letter, how)
-                if progress is not None:
-                    progress(seen)
-            for tp in list(left):
-                if await self._consumer.position(tp) >= left[tp]:
-                    del left[tp]
+        async for tp, record in _records(self._consumer, self._ends):
+            seen += 1
+            if progress is not None:
+                progress(seen)
+            if record.key is not None and record.offset <= self._tombstones.get((tp, record.key), -1):
+                continue
+            letter = policy.read(self._routes[tp.topic], record)
+            how = marks[tp].get(record.offset, "")
+            if selection.takes(letter, bool(how)):
+                yield Listed(letter, how)
+
+
+def _seek(
+    consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition], first: Mapping[TopicPartition, int]
+) -> None:
+    for tp in partitions:
+        consumer.seek(tp, first[tp])
+
+
+async def _records(
+    consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]
+) -> AsyncIterator[tuple[TopicPartition, Record]]:
+    """Every record from where the consumer stands to before these offsets, each partition in order."""
+    left = dict(ends)
+    while left:
+        batches = await consumer.getmany(*left, timeout_ms=_POLL_MS, max_records=_FETCHED_RECORDS)
+        for tp, records in batches.items():
+            for raw in records:
+                if raw.offset >= left[tp]:
+                    break
+                yield tp, _record(raw)
+        for tp in list(left):
+            if await consumer.position(tp) >= left[tp]:
+                del left[tp]
 
 
 def _record(raw: Any) -> Record:

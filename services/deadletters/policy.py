@@ -98,6 +98,18 @@ def read(route: Route, record: Record) -> DeadLetter:
     )
 
 
+def is_tombstone(record: Record) -> bool:
+    """Whether a record of a topic of dead letters is none: it says that those before it under its key are gone.
+
+    A dead letter may have no value either; that it is one is in its headers.
+    """
+    return (
+        record.value is None
+        and record.key is not None
+        and not any(name.startswith(OURS) for name, _ in record.headers)
+    )
+
+
 def count(text: str) -> int:
     """Times replayed; anything but a number up to 999 is 0, for the header can come from anybody."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 3 else 0

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from redis.asyncio import Redis
 
 from infra import topics
-from schemas.delivery import Record, Topics
+from schemas.delivery import Outgoing, Record, Topics, dead_letters
 from services.deadletters.policy import Kind, Place, ReplayPolicy, Selection, place
 from services.failures import Poison, Transient
 from services.metrics import Metrics
@@ -198,3 +198,24 @@ async def test_the_list_has_no_text_and_show_has_the_bytes(
     assert b"afterturn-kind: poison\n" in head
     await dlq._show(settings, row["id"], True)
     assert capfdbinary.readouterr().out == VALUE
+
+
+@pytest.mark.rule("W7")
+async def test_what_is_before_a_tombstone_of_its_key_is_gone(settings: Settings) -> None:
+    await bury(settings, Poison("wrong"), Poison("wrong"))
+    topic = dead_letters(Topics.TURNS, "window")
+    async with open_dead_letters(settings) as letters:
+        first, second = sorted(await found(letters), key=lambda each: each.letter.record.key or b"")
+        publisher = Publisher(settings)
+        await publisher.start()
+        await publisher.publish([Outgoing(topic, b"c0", None)])
+        assert [each.letter.id for each in await found(letters)] == [second.letter.id]
+        named = Selection(places=frozenset([place(first.letter.id, letters.routes)]))
+        assert await found(letters, named) == []
+        assert (await letters.replay(named, None, ReplayPolicy())).missing == (first.letter.id,)
+        assert (await letters.replay(Selection(), None, ReplayPolicy())).ids == (second.letter.id,)
+        # what comes behind it is one again, also where it is without its value
+        await bury(settings, Poison("this chat was deleted", keep=False))
+        (late,) = await found(letters)
+        await publisher.stop()
+    assert (late.letter.reason, late.letter.record.value) == ("this chat was deleted", None)

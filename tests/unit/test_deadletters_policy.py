@@ -72,7 +72,7 @@ def test_an_id_leads_back_to_its_place(route: Route, partition: int, offset: int
 @pytest.mark.parametrize(
     ("selection", "routes"),
     [
-        (Selection(), 4),
+        (Selection(), len(ROUTES)),
         (Selection(topic="chat.turns.v1"), 1),
         (Selection(topic="chat.turns.v1.window.dlq"), 1),
         (Selection(agent="merge"), 1),
