@@ -61,6 +61,9 @@ def taken_back(edits: Edits, rollback: MemoryRollback, writer: Writer) -> list[O
         change = edits.change(number)
         if change is None or change.taken_back or change.action not in TEXT:
             continue
+        if change.before is None and change.after is None:
+            # its entry was cleared, or what it ended has gone already
+            continue
         held = edits.find(change.memory_id)
         if (held is None or not held.pinned) and meant(rollback, change.source):
             _take_out(edits, change)
