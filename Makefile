@@ -17,7 +17,8 @@ demo: $(VENV)/.ready
 	@$(BIN)/afterturn demo
 
 test: $(VENV)/.ready lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/contract tests/integration
+	@$(BIN)/python -m pytest tests/e2e tests/faults
 
 lint: $(VENV)/.ready
 	@$(BIN)/ruff check .
