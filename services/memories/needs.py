@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from schemas.memories import (
     GLOBAL,
@@ -18,6 +18,10 @@ from schemas.memories import (
     MemoryOps,
     MemoryRollback,
     MemorySettings,
+    Move,
+    Op,
+    Restore,
+    Save,
     character_of,
     scope_of,
 )
@@ -73,7 +77,10 @@ def _ops(command: MemoryOps, known: Known, needs: Needs) -> None:
     if command.by in policy.MODELS:
         needs.scopes.update(policy.in_play(command))
     for index, raw in enumerate(command.ops):
-        _op(command, index, raw, needs)
+        op = policy.parse(raw)
+        if not isinstance(op, str):
+            derived = operations.new_id(command.user_id, command.id, index)
+            _op(op, derived, needs, policy.own_scope(command))
     if operations.journaled(command):
         assert command.source is not None
         needs.journal, needs.fields = command.source.chat, set(journal_fields(command))
@@ -86,19 +93,18 @@ def _ops(command: MemoryOps, known: Known, needs: Needs) -> None:
         needs.scopes.add(_home(scope, known))
 
 
-def _op(command: MemoryOps, index: int, raw: dict[str, Any], needs: Needs) -> None:
-    """From the operation as it came: what does not validate is refused later, whatever was read for it."""
-    op, named, scope, change = raw.get("op"), raw.get("id"), raw.get("scope"), raw.get("change")
-    if isinstance(named, str):
-        needs.ids.add(named)
-    elif op == "save":
-        needs.ids.add(operations.new_id(command.user_id, command.id, index))
-    if isinstance(scope, str):
-        needs.scopes.add(scope)
-    elif op == "save":
-        needs.scopes.add(policy.own_scope(command))
-    if isinstance(change, int) and change > 0:
-        needs.changes.add(change)
+def _op(op: Op, derived: str, needs: Needs, own: str) -> None:
+    match op:
+        case Restore():
+            needs.changes.add(op.change)
+        case Save():
+            needs.ids.add(op.id or derived)
+            needs.scopes.add(op.scope or own)
+        case Move():
+            needs.ids.add(op.id)
+            needs.scopes.add(op.scope)
+        case _:
+            needs.ids.add(op.id)
 
 
 def journal_fields(command: MemoryOps) -> Iterable[str]:

@@ -357,3 +357,13 @@ async def test_the_clock_tells_when_a_result_came_about(redis: Redis) -> None:
     clock = Clock()
     [result] = await apply(redis, save(1))
     assert result.at == clock()
+
+
+async def test_what_a_model_writes_loosely_is_read_as_it_is_meant(redis: Redis) -> None:
+    """A number in a string is a number, also for what is read before it is decided."""
+    await apply(redis, save(1))
+    [entry] = (await read(redis)).entries
+    await apply(redis, delivered(2, command(2, by="user", ops=[{"op": "delete", "id": entry}])))
+    [result] = await apply(redis, delivered(3, command(3, by="user", ops=[{"op": "restore", "change": "2"}])))
+    assert [each.status for each in result.results] == [Status.applied]
+    agrees(await read(redis))
