@@ -31,9 +31,9 @@ _NO_SPACES = re.compile(
 )
 
 
-def likeness(text: str) -> str:
+def likeness(text: str) -> bytes:
     """Equal for texts of which one merely repeats the other. 16 hexadecimal digits."""
-    return blake2b(plain(text).encode(), digest_size=8).hexdigest()
+    return blake2b(plain(text).encode(), digest_size=8).hexdigest().encode()
 
 
 def plain(text: str) -> str:

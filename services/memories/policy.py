@@ -164,7 +164,7 @@ def _restore(op: Restore, entries: Entries) -> str | None:
     return caps.no_pin_left(entries.scope(entries.home(place.gone_from)).values())
 
 
-def repeats(likeness: str, entries: Entries, scopes: Iterable[str]) -> Held | None:
+def repeats(likeness: bytes, entries: Entries, scopes: Iterable[str]) -> Held | None:
     """The entry in these scopes that a text like this merely repeats."""
     for scope in scopes:
         for held in entries.scope(scope).values():

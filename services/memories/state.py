@@ -93,7 +93,7 @@ class Held(NamedTuple):
     order: int
     newest: int
     tokens: int
-    likeness: str
+    likeness: bytes
     body: bytes
 
     def entry(self) -> Entry:
@@ -105,8 +105,7 @@ class Held(NamedTuple):
 
     def value(self) -> bytes:
         """As a field's value; `parse_held` reads it."""
-        head = f"{int(self.pinned)} {self.order} {self.newest} {self.tokens} {self.likeness} "
-        return head.encode() + self.body
+        return b"%d %d %d %d %b %b" % self[2:]
 
 
 class Change(NamedTuple):
@@ -172,6 +171,8 @@ class Known:
     result: bytes | None = None
 
 
+_new = tuple.__new__
+
 OFF, DELETED = "0", "deleted"
 """Values of a character's setting: not learned from (O1); its memories are global since it was deleted (M5)."""
 
@@ -187,9 +188,9 @@ def held(entry: Entry, newest: int) -> Held:
 def parse_held(memory_id: str, scope: str, value: bytes) -> Held:
     """The value of a field of a scope's hash."""
     pinned, order, newest, tokens, likeness, body = value.split(b" ", 5)
-    return Held(
-        memory_id, scope, pinned == b"1", int(order), int(newest), int(tokens), likeness.decode(), body
-    )
+    fields = (memory_id, scope, pinned == b"1", int(order), int(newest), int(tokens), likeness, body)
+    # a scope has up to 120 of them: this takes half the time that its class does
+    return _new(Held, fields)
 
 
 def parse_entry(memory_id: str, scope: str, value: bytes) -> Entry:

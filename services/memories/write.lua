@@ -42,16 +42,27 @@ for i = 6, #KEYS do
   at = at + 2 + deletes + 2 * sets
 end
 
+-- how many pins, and how many others, a scope has more than before
+local function more(key, first, deletes, fields, sets)
+  local count = {['0'] = 0, ['1'] = 0}
+  local function away(field)
+    local flag = string.sub(redis.call('HGET', key, field) or '', 1, 1)
+    if count[flag] then count[flag] = count[flag] - 1 end
+  end
+  for n = first, first + deletes - 1 do away(ARGV[n]) end
+  for n = fields, fields + 2 * sets - 1, 2 do
+    away(ARGV[n])
+    local flag = string.sub(ARGV[n + 1], 1, 1)
+    count[flag] = count[flag] + 1
+  end
+  return count['1'], count['0']
+end
 for i = 6, 5 + tonumber(ARGV[10]) do
-  local first, deletes, fields, sets = unpack(steps[i])
-  if sets > 0 and redis.call('HLEN', KEYS[i]) - deletes + sets > PINNED then
-    local entries, pinned, unpinned = {}, 0, 0
-    local held = redis.call('HGETALL', KEYS[i])
-    for n = 1, #held, 2 do entries[held[n]] = string.sub(held[n + 1], 1, 1) end
-    for n = first, first + deletes - 1 do entries[ARGV[n]] = nil end
-    for n = fields, fields + 2 * sets - 1, 2 do entries[ARGV[n]] = string.sub(ARGV[n + 1], 1, 1) end
-    for _, pin in pairs(entries) do
-      if pin == '1' then pinned = pinned + 1 else unpinned = unpinned + 1 end
+  local pinned, unpinned = more(KEYS[i], unpack(steps[i]))
+  -- the whole scope is counted only where it grows
+  if pinned > 0 or unpinned > 0 then
+    for _, entry in ipairs(redis.call('HVALS', KEYS[i])) do
+      if string.sub(entry, 1, 1) == '1' then pinned = pinned + 1 else unpinned = unpinned + 1 end
     end
     if pinned > PINNED or unpinned > UNPINNED then return {'caps', pinned .. ' ' .. unpinned} end
   end
