@@ -20,20 +20,18 @@ from aiokafka.errors import KafkaError
 from redis.asyncio import Redis
 
 from infra import topics
-from schemas.delivery import Record
 from services.deadletters import policy
 from services.deadletters.handled import Handled, How
 from services.deadletters.policy import DeadLetter, Place, ReplayPolicy, Route, Selection
 from services.failures import Transient
 from services.settings import Settings
-from streams.runtime.offsets import FETCH_WAIT_MS, end_offsets
-from streams.runtime.publisher import RECORD_BYTES, Publisher, client_options
+from streams import log_reading
+from streams.log_reading import records
+from streams.runtime.offsets import end_offsets
+from streams.runtime.publisher import Publisher, client_options
 
 BATCH = 50
 """Dead letters that are marked together, once they are published: so many may be replayed again after a crash."""
-
-_POLL_MS = 500
-_FETCHED_RECORDS = 200
 
 Progress = Callable[[int], None]
 """Told the number of dead letters looked at so far."""
@@ -58,10 +56,10 @@ class DeadLetters:
     """All topics of dead letters of a cluster; use `open_dead_letters`."""
 
     def __init__(
-        self, options: dict[str, Any], handled: Handled, publisher: Publisher, routes: Sequence[Route]
+        self, settings: Settings, handled: Handled, publisher: Publisher, routes: Sequence[Route]
     ) -> None:
         self.routes = tuple(routes)
-        self._options = options
+        self._settings = settings
         self._handled = handled
         self._publisher = publisher
 
@@ -143,13 +141,7 @@ class DeadLetters:
 
     @asynccontextmanager
     async def _reading(self, selection: Selection) -> AsyncIterator[_Reading]:
-        consumer = AIOKafkaConsumer(
-            **self._options,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            max_partition_fetch_bytes=RECORD_BYTES,
-            fetch_max_wait_ms=FETCH_WAIT_MS,
-        )
+        consumer = log_reading.consumer(self._settings)
         await consumer.start()
         try:
             yield await _Reading.start(
@@ -208,7 +200,7 @@ class _Reading:
         tombstones: dict[tuple[TopicPartition, bytes], int] = {}
         _seek(consumer, wanted, first)
         # what is gone is known at the end only
-        async for tp, record in _records(consumer, {tp: last[tp] for tp in wanted}):
+        async for tp, record in records(consumer, {tp: last[tp] for tp in wanted}):
             if record.key is not None and policy.is_tombstone(record):
                 tombstones[tp, record.key] = record.offset
         _seek(consumer, wanted, first)
@@ -220,7 +212,7 @@ class _Reading:
         """The selected ones."""
         marks = {tp: await self._handled.of(tp.topic, tp.partition) for tp in self._ends}
         seen = 0
-        async for tp, record in _records(self._consumer, self._ends):
+        async for tp, record in records(self._consumer, self._ends):
             seen += 1
             if progress is not None:
                 progress(seen)
@@ -239,31 +231,9 @@ def _seek(
         consumer.seek(tp, first[tp])
 
 
-async def _records(
-    consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]
-) -> AsyncIterator[tuple[TopicPartition, Record]]:
-    """Every record from where the consumer stands to before these offsets, each partition in order."""
-    left = dict(ends)
-    while left:
-        batches = await consumer.getmany(*left, timeout_ms=_POLL_MS, max_records=_FETCHED_RECORDS)
-        for tp, records in batches.items():
-            for raw in records:
-                if raw.offset >= left[tp]:
-                    break
-                yield tp, _record(raw)
-        for tp in list(left):
-            if await consumer.position(tp) >= left[tp]:
-                del left[tp]
-
-
-def _record(raw: Any) -> Record:
-    return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, tuple(raw.headers), raw.timestamp)
-
-
 @asynccontextmanager
 async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
     """Connect. Raises Transient where Kafka does not answer or has no topics of dead letters."""
-    options = client_options(settings)
     async with AsyncExitStack() as opened:
         connection = client_options(settings)
         try:
@@ -279,4 +249,4 @@ async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
         publisher = Publisher(settings)
         await publisher.start()
         opened.push_async_callback(publisher.stop)
-        yield DeadLetters(options, Handled(redis, epochs), publisher, routes)
+        yield DeadLetters(settings, Handled(redis, epochs), publisher, routes)

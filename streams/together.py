@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,8 +12,9 @@ from pathlib import Path
 
 from infra import topics
 from infra.stack import Stack
+from services.audit.deleted import Verdict, verify
 from services.audit.service import audit
-from services.credits.ledger import ClickHouseLedger, Ledger
+from services.credits.ledger import ClickHouseLedger
 from services.gateway import auth
 from services.gateway.app import create_app
 from services.gateway.ports import Deps
@@ -21,6 +22,7 @@ from services.gateway.server import Handle, serve
 from services.settings import Settings
 from services.summaries.editing import Editing
 from streams import ledger as ledgers
+from streams.chat_search import ChatSearch
 from streams.pipeline import AGENTS, open_agents
 from streams.resources import Resources, drafter, open_resources
 from streams.runtime.publisher import client_options
@@ -84,7 +86,20 @@ async def run_together(
         yield running
 
 
-async def serve_gateway(resources: Resources, ledger: Ledger | None = None) -> tuple[Handle, str | None]:
+def verify_with(resources: Resources, ledger: ClickHouseLedger) -> Callable[[str], Awaitable[Verdict]]:
+    """Searches the stores of a running process for a deleted chat."""
+
+    async def search(chat: str) -> Verdict:
+        return await verify(
+            resources.redis, ledger, ChatSearch(resources.settings), chat, progress=lambda count: None
+        )
+
+    return search
+
+
+async def serve_gateway(
+    resources: Resources, ledger: ClickHouseLedger | None = None
+) -> tuple[Handle, str | None]:
     """The gateway on its address, and the token made up for it where none is configured. Raises ValueError, OSError.
 
     With a `ledger` it can audit.
@@ -98,6 +113,7 @@ async def serve_gateway(resources: Resources, ledger: Ledger | None = None) -> t
         drafter=drafter(resources.settings, resources.counter),
         counter=lambda: resources.counter,
         broker_ready=resources.publisher.ready,
+        verify_deleted=None if ledger is None else verify_with(resources, ledger),
         audit=None
         if ledger is None
         else lambda chat, user: audit(resources.redis, ledger, chat=chat, user=user),

@@ -186,6 +186,16 @@ class ClickHouseLedger:
             found.update(row[0] for row in rows)
         return found
 
+    async def of_chat(self, chat: str) -> tuple[int, tuple[str, ...]]:
+        """Rows that name a chat, as stored, and all columns of the table."""
+        rows = await self._connection.rows(
+            "SELECT count() FROM credits WHERE chat_id = %(chat)s", {"chat": chat}
+        )
+        columns = await self._connection.rows(
+            "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = 'credits'"
+        )
+        return rows[0][0], tuple(name for (name,) in columns)
+
     async def close(self) -> None:
         """See Ledger."""
         await self._connection.close()

@@ -1,4 +1,4 @@
-"""POST /v1/audit: checks the stack from inside, where its ledger is open. For services only."""
+"""POST /v1/audit and /v1/audit/deleted: check the stack from inside, where its ledger is open. For services only."""
 
 from __future__ import annotations
 
@@ -53,3 +53,50 @@ async def post_audit(
         raise Problem(404, "no-audit", "This gateway cannot audit; run `afterturn audit` beside the stores.")
     report = await audit(chat, user)
     return AuditReport.model_validate(report.as_dict())
+
+
+class SearchedView(BaseModel):
+    """So many of these were looked at."""
+
+    store: str = Field(description="`redis`, `clickhouse`, or a topic.")
+    what: str
+    number: int
+
+
+class FoundView(BaseModel):
+    """Something of the chat. Keys, places and numbers; never the text of a chat."""
+
+    store: str = Field(description="`redis`, `clickhouse`, or a topic.")
+    detail: str
+
+
+class DeletedReport(BaseModel):
+    """What was searched for a deleted chat, what is left of it, and what is kept by rule."""
+
+    ok: bool = Field(description="Nothing is left.")
+    chat: str
+    searched: list[SearchedView]
+    left: list[FoundView]
+    kept: list[FoundView]
+
+
+@router.post(
+    "/v1/audit/deleted",
+    summary="Prove that a deleted chat is gone",
+    responses=documented(401, 403, 404, 422, 503),
+)
+async def post_audit_deleted(
+    request: Request,
+    principal: Authenticated,
+    chat: Annotated[Id, Query(description="The deleted chat.")],
+) -> DeletedReport:
+    """Searches all of Redis, the ledger and the log: it takes its time, and takes it from the pipeline. 403 for user
+    tokens."""
+    if principal.user is not None:
+        raise Problem(403, "forbidden", "This search needs a service token.")
+    search = deps_of(request).verify_deleted
+    if search is None:
+        raise Problem(
+            404, "no-audit", "This gateway cannot search; run `afterturn verify-deleted` beside the stores."
+        )
+    return DeletedReport.model_validate((await search(chat)).as_dict())

@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 
 from schemas.delivery import Outgoing
 from schemas.summaries import Body, Summary
+from services.audit.deleted import Verdict
 from services.audit.report import Report
 from services.context.choices import Choices
 from services.drafts.extractive import Extractive
@@ -55,8 +56,9 @@ def _now() -> datetime:
 class Deps:
     """Times are in seconds. `broker_ready` is asked by /readyz; without it only Redis is.
 
-    `audit` checks one chat, one user's memories, or all; without it POST /v1/audit answers 404. Without a `drafter`
-    memories are drafted without a model. `memory_timeout`: so long the result of a command on saved memories is waited for.
+    `audit` checks one chat, one user's memories, or all; `verify_deleted` searches everything for a deleted chat. Without
+    them POST /v1/audit and /v1/audit/deleted answer 404. Without a `drafter` memories are drafted without a model.
+    `memory_timeout`: so long the result of a command on saved memories is waited for.
     """
 
     redis: Redis
@@ -65,6 +67,7 @@ class Deps:
     authenticator: Authenticator
     broker_ready: Callable[[], Awaitable[bool]] | None = None
     audit: Callable[[str | None, str | None], Awaitable[Report]] | None = None
+    verify_deleted: Callable[[str], Awaitable[Verdict]] | None = None
     drafter: Drafter | None = None
     clock: Callable[[], datetime] = _now
     new_id: Callable[[], str] = lambda: str(uuid4())

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import aiohttp
 import typer
 from redis.asyncio import Redis
 
@@ -18,12 +17,10 @@ from services.credits.ledger import ClickHouseLedger
 from services.settings import Settings
 from streams import ledger as ledgers
 from streams.cli import running
+from streams.cli.asking import NO_BROKER, ask, service_token
 from streams.cli.progress import Meter
 from streams.cli.running import DataFolder
 from streams.cli.start import SettingsFile, fail, load_settings, run
-
-NO_BROKER = "127.0.0.1:0"
-"""As the broker's address of a stack: one that runs already is not started, and nobody connects to it here."""
 
 _SHOWN = 100
 
@@ -93,14 +90,9 @@ async def work(
             return await _resting(settings, data, only)
         gateway, token = address.gateway, token or address.token
     if gateway is not None:
-        return await _asked(gateway, token or _configured(settings), only)
+        asked = {name: value for name, value in only._asdict().items() if value is not None}
+        return await ask(gateway, "/v1/audit", token or service_token(settings), asked, "findings")
     return await _stores(settings, only, at_rest)
-
-
-def _configured(settings: Settings) -> str:
-    if not settings.service_tokens:
-        fail("the gateway needs a service token: --token, or AFTERTURN_SERVICE_TOKENS", 2)
-    return settings.service_tokens[0].get_secret_value()
 
 
 async def _resting(settings: Settings, data: Path, only: Only) -> Content:
@@ -134,29 +126,6 @@ async def _stores(settings: Settings, only: Only, at_rest: bool, own: bool = Fal
             progress=show,
         )
     return report.as_dict()
-
-
-async def _asked(gateway: str, token: str, only: Only) -> Content:
-    url = f"{gateway.rstrip('/')}/v1/audit"
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)  # as long as there are chats to read
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(
-                url,
-                params={name: value for name, value in only._asdict().items() if value is not None},
-                headers={"Authorization": f"Bearer {token}"},
-            ) as response,
-        ):
-            content = await response.json(content_type=None)
-            if response.status != 200:
-                detail = content.get("detail", "") if isinstance(content, dict) else ""
-                fail(f"{url} answers {response.status}: {detail}")
-    except (aiohttp.ClientError, ValueError) as error:
-        fail(f"{url}: {type(error).__name__}: {error}")
-    if not isinstance(content, dict) or "findings" not in content:
-        fail(f"{url} is not a gateway of Afterturn")
-    return content
 
 
 def lines(content: Content) -> list[str]:

@@ -8,9 +8,21 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-COMMANDS = ("demo", "up", "worker", "gateway", "topics", "migrate", "import", "audit", "dlq", "settings")
-_MODULES = {"import": "imports", "settings": "reference"}
-"""Modules that are not named like their command (`import` is a word of the language)."""
+COMMANDS = (
+    "demo",
+    "up",
+    "worker",
+    "gateway",
+    "topics",
+    "migrate",
+    "import",
+    "audit",
+    "verify-deleted",
+    "dlq",
+    "settings",
+)
+_MODULES = {"import": "imports", "settings": "reference", "verify-deleted": "verify_deleted"}
+"""Modules that are not named like their command."""
 
 
 class Commands(TyperGroup):
