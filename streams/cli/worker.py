@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from enum import StrEnum
 from typing import Annotated
 
@@ -16,6 +17,9 @@ from streams.runtime.worker import Worker, stop_on_signals
 
 log = logging.getLogger(__name__)
 
+_COMPUTES = ("summarise", "merge")
+"""Agents that take their processor time from requests, where the summariser computes in the process."""
+
 AgentName = StrEnum("AgentName", {name: name for name in AGENTS})  # type: ignore[misc]
 
 
@@ -27,7 +31,14 @@ def command(
     ] = None,
 ) -> None:
     """Run one agent until SIGTERM."""
-    run(work(name.value, load_settings(settings_file, health_port=health_port)))
+    settings = load_settings(settings_file, health_port=health_port)
+    os.nice(niceness(name.value, settings))
+    run(work(name.value, settings))
+
+
+def niceness(name: str, settings: Settings) -> int:
+    """By how much the agent's process gives way to others: only where it computes what nobody waits for."""
+    return settings.summary_nice if name in _COMPUTES and settings.summary_model == "extractive" else 0
 
 
 async def work(name: str, settings: Settings) -> None:

@@ -205,7 +205,8 @@ def _outcome(
     return Outcome(
         name="context",
         how=f"Broker: {broker}; {READS:.0f} requests/s on a fixed schedule, {len(reads.asked):,} of each kind in "
-        f"{rounds} round(s), {TURNS:.0f} turns/s through window, summarise and merge; answers of {size / 1024:.0f} KiB "
+        f"{rounds} round(s), {TURNS:.0f} turns/s through window, summarise and merge (these two at their default "
+        f"niceness); answers of {size / 1024:.0f} KiB "
         "(window full, some pending, 4 + 4 + 1 summaries of the largest size).",
         columns=("ms from the moment it was due", "p50", "p90", "p99", "max"),
         rows=rows,
