@@ -98,7 +98,7 @@ def test_a_line_of_the_prompt_is_an_echo(pinned: bool, recent: bool) -> None:
     assert echo.likeness(written.removeprefix("- ")) == echo.likeness(text)
 
 
-@pytest.mark.rule("M6", "M7")
+@pytest.mark.rule("M4", "M6", "M7")
 @pytest.mark.parametrize("by", [Author.character, Author.deep_memory])
 def test_an_echo_changes_nothing_and_names_the_memory(by: Author) -> None:
     mind = Mind()
