@@ -23,8 +23,9 @@ from schemas.delivery import Position
 from schemas.memories import MemoryChanged, MemoryCommand, MemoryRollback
 from services.failures import Poison, Transient
 from services.memories import store
+from services.memories.cache import Cache, Kept
 from services.memories.decide import Outcome, decide
-from services.memories.state import Known
+from services.memories.state import Known, Mark
 from services.memories.store import Reply, Wanted
 from services.state import outbox
 from services.tokens.counter import TokenCounter
@@ -49,6 +50,7 @@ class Memories:
         self._redis = redis
         self._counter = counter
         self._clock = clock
+        self._cache = Cache()
 
     async def apply(self, batch: Sequence[Delivered]) -> list[Work | Poison]:
         """One result per command. Raises redis.RedisError or Transient where the store is away; all of it may then be
@@ -74,15 +76,22 @@ class Memories:
             todo = [place for place, reply in enumerate(replies) if reply is None]
             if not todo:
                 break
+            commands = [batch[place].command for place in todo]
             wanted = [
-                Wanted(each.command.user_id, (each.command,), each.command.id)
-                for each in map(batch.__getitem__, todo)
+                Wanted(command.user_id, (command,), command.id, self._cache.get(command.user_id))
+                for command in commands
+            ]
+            outcomes = [
+                self._outcome(command, known)
+                for command, known in zip(commands, await store.load(self._redis, wanted), strict=True)
             ]
             calls = [
-                store.call(batch[place].command, batch[place].position, self._outcome(batch[place], known))
-                for place, known in zip(todo, await store.load(self._redis, wanted), strict=True)
+                store.call(batch[place].command, batch[place].position, outcome)
+                for place, outcome in zip(todo, outcomes, strict=True)
             ]
-            for place, reply in zip(todo, await store.write(self._redis, calls), strict=True):
+            replies_now = await store.write(self._redis, calls)
+            for place, outcome, reply in zip(todo, outcomes, replies_now, strict=True):
+                self._keep(batch[place], outcome, reply)
                 if reply.status == "caps":
                     raise RuntimeError(f"a scope would hold more than it may: {reply.detail.decode()}")
                 if reply.status != "raced":
@@ -92,10 +101,18 @@ class Memories:
             raise Transient("another process writes to the same memories")
         return done
 
-    def _outcome(self, delivered: Delivered, known: Known) -> Outcome:
+    def _outcome(self, command: MemoryCommand, known: Known) -> Outcome:
         if known.result is not None:
             return store.unchanged(known)
-        return decide(delivered.command, known, self._counter, self._clock())
+        return decide(command, known, self._counter, self._clock())
+
+    def _keep(self, delivered: Delivered, outcome: Outcome, reply: Reply) -> None:
+        user, position = delivered.command.user_id, delivered.position
+        if reply.status == "applied":
+            mark = Mark(outcome.result.version, position.epoch, position.offset)
+            self._cache.put(user, Kept(mark, outcome.edits.scopes))
+        elif reply.status == "raced":
+            self._cache.drop(user)
 
     def _work(
         self, delivered: Delivered, reply: Reply, found: dict[str, dict[bytes, bytes]]

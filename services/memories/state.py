@@ -150,6 +150,14 @@ class Place(NamedTuple):
         return " ".join(map(str, ("", self.newest, *gone)))
 
 
+class Mark(NamedTuple):
+    """A moment in a user's memories: the version, and the log and the offset of the last command."""
+
+    version: int
+    epoch: str
+    offset: int
+
+
 @dataclass(slots=True)
 class Known:
     """What was read of a user's memories: as much as a command needs (services/memories/needs.py).

@@ -11,6 +11,7 @@ from schemas import limits
 from schemas.delivery import Position, Topics
 from schemas.memories import MemoryChanged, MemoryCommand
 from services.failures import Transient
+from services.memories.cache import Kept
 from services.memories.decide import Outcome
 from services.memories.edits import Edits
 from services.memories.needs import Also, Needs, missing
@@ -19,6 +20,7 @@ from services.memories.state import (
     Change,
     Held,
     Known,
+    Mark,
     dump_change,
     dump_numbers,
     parse_change,
@@ -51,11 +53,15 @@ CHAINS = Script("services.memories", "chains.lua")
 
 
 class Wanted(NamedTuple):
-    """A user, and commands (or scopes) for which their memories are to be known. `command` is looked up as well."""
+    """A user, and commands (or scopes) for which their memories are to be known. `command` is looked up as well.
+
+    Scopes that are `kept` are not read again if they are still right.
+    """
 
     user: str
     commands: tuple[MemoryCommand | Also, ...]
     command: str | None = None
+    kept: Kept | None = None
 
 
 class Reply(NamedTuple):
@@ -92,10 +98,13 @@ class _Reading:
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         self._keys = keys.UserKeys.of(wanted.user)
-        self._begin()
+        self._begin(wanted.kept)
 
-    def _begin(self) -> None:
+    def _begin(self, kept: Kept | None = None) -> None:
+        self._kept = kept
         self.known = Known()
+        if kept is not None:
+            self.known.scopes = {scope: dict(entries) for scope, entries in kept.scopes.items()}
         self._first = True
         self._look()
 
@@ -125,7 +134,7 @@ class _Reading:
             sorted(needs.fields) if needs.fields is not None else None,
         )
         scopes, ids, changes, fields = asked
-        commands: list[tuple[Any, ...]] = [("HMGET", k.watermark, "v", "n")]
+        commands: list[tuple[Any, ...]] = [("HMGET", k.watermark, "v", "n", "ep", "of")]
         if self._first:
             commands.append(("HGETALL", k.settings))
             if self._wanted.command is not None:
@@ -146,9 +155,15 @@ class _Reading:
     def learn(self, walked: list[Any] | None, answers: list[Any]) -> None:
         """Take in the answers to `walk` and `commands`, and find out what is still missing."""
         known, answer = self.known, iter(answers)
-        version, number = (int(value or 0) for value in next(answer))
+        v, n, epoch, offset = next(answer)
+        version = int(v or 0)
         if self._first:
-            known.version, known.number = version, number
+            known.version, known.number = version, int(n or 0)
+            if self._kept is not None:
+                mark = Mark(version, (epoch or b"").decode(), int(offset or 0))
+                if mark != self._kept.mark:
+                    self._begin()
+                    return
         elif version != known.version:
             self._begin()
             return

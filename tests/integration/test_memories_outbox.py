@@ -367,3 +367,37 @@ async def test_what_a_model_writes_loosely_is_read_as_it_is_meant(redis: Redis) 
     [result] = await apply(redis, delivered(3, command(3, by="user", ops=[{"op": "restore", "change": "2"}])))
     assert [each.status for each in result.results] == [Status.applied]
     agrees(await read(redis))
+
+
+async def test_what_a_process_has_kept_of_a_user_counts_while_nobody_else_wrote(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition goes to another worker and comes back; scopes are read again after that, and only then."""
+    read_scopes = 0
+
+    async def counting(redis: Redis, commands: Any, *after: Any) -> Any:
+        nonlocal read_scopes
+        read_scopes += sum(":s:" in str(part) for part in commands)
+        return await original(redis, commands, *after)
+
+    original = store.at_once
+    monkeypatch.setattr(store, "at_once", counting)
+    here, there = memories(redis), memories(redis)
+    for number, service, expected in ((1, here, 1), (2, here, 1), (3, there, 2), (4, here, 3), (5, here, 3)):
+        await confirm(works(await service.apply([save(number)])))
+        assert read_scopes == expected, number
+    agrees(await read(redis))
+    assert len((await read(redis)).entries) == 5
+
+
+async def test_a_redis_that_has_lost_the_newest_writes_is_read_again(redis: Redis) -> None:
+    """A failover: version and number come back, with something else behind them."""
+    service, other = memories(redis), memories(redis)
+    await confirm(works(await service.apply([save(1)])))
+    await redis.flushdb()
+    await confirm(works(await other.apply([save(2)])))
+    await confirm(works(await service.apply([save(3, "fact 2", "fact 3")])))
+    state = await read(redis)
+    agrees(state)
+    assert [entry.wording.text for entry in state.entries.values()].count("fact 1") == 0
+    assert len(state.entries) == 3

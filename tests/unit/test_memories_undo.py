@@ -209,7 +209,8 @@ def test_what_was_cleared_does_not_return() -> None:
     edited, deleted = mind.say("t1", "needle a"), mind.say("t1", "b")
     mind.turn("t2", {"op": "update", "id": edited, "text": "needle c"}, {"op": "delete", "id": deleted})
     mind.run("memory.clear", scope=MIRA)
-    mind.take_back("t2")
+    answer = mind.take_back("t2")
+    assert [result.memory_id for result in answer.results] == [deleted]
     assert mind.text(edited) is None
     assert mind.text(deleted) == "b", "it was not in the scope when that was cleared"
     assert "needle" not in mind.texts()
