@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import fsum
 
 from schemas.summaries import Body
 from services.summaries.extractive import composition
@@ -123,7 +124,7 @@ def _terms(entries: Sequence[str]) -> set[str]:
 
 
 def _value(unit: Unit, worth: Mapping[str, float]) -> float:
-    return sum(worth.get(term, 0.0) for term in unit.terms) * unit.worth
+    return fsum([worth.get(term, 0.0) for term in unit.terms]) * unit.worth
 
 
 def _standing(
@@ -209,7 +210,7 @@ def _with_facts(
         around = units[max(0, at - _AROUND) : at + _AROUND + 1]
         single = not capitals_are_common([near.tokens for near in around])
         for fact in names_and_numbers(unit.text, single=single):
-            gain = sum([worth.get(term, 0.0) for term in terms(fact) - known])
+            gain = fsum([worth.get(term, 0.0) for term in terms(fact) - known])
             found.append((gain * unit.worth / max(1, costs(fact)), unit.position, fact))
     kept: list[tuple[int, str]] = []
     for value, position, fact in sorted(found, key=lambda item: (-item[0], item[1])):

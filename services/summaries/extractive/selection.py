@@ -6,6 +6,7 @@ import heapq
 from bisect import bisect, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import fsum
 from statistics import median
 
 from services.summaries.extractive.units import Unit
@@ -65,7 +66,7 @@ def choose(
 
     def score(at: int) -> tuple[float, int]:
         unit = units[at]
-        gain = unit.worth * sum(
+        gain = unit.worth * fsum(
             [weights.get(term, 0.0) * (again if term in known else 1.0) for term in unit.terms]
         )
         if unit.message not in heard:
@@ -108,7 +109,7 @@ def worthwhile(
     """The units that say something: at least `least` times the median value per token, and not just a word or two
     without a name or a number ("Lovely!"). All of them where nothing else is left."""
     values = [
-        sum([weights.get(term, 0.0) for term in unit.terms])
+        fsum([weights.get(term, 0.0) for term in unit.terms])
         * unit.worth
         / (1 + count(unit.text)) ** COST_EXPONENT
         for unit in units
@@ -165,7 +166,7 @@ def _exchanged(
     """The first better choice that differs in one unit, filled up; None where there is none."""
 
     def gain(unit: Unit, known: Collection[str]) -> float:
-        return sum([weights.get(term, 0.0) for term in unit.terms if term not in known]) * unit.worth
+        return fsum([weights.get(term, 0.0) for term in unit.terms if term not in known]) * unit.worth
 
     among = set(chosen)
     others = [unit for unit in units if unit not in among]
