@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import nsmallest
 
 from schemas import limits
 from services.memories.state import Held
@@ -27,7 +28,7 @@ def overflow(entries: Iterable[Held], stays: str | None = None) -> list[Held]:
     over = len(unpinned) - limits.MEMORIES_UNPINNED
     if over <= 0:
         return []
-    return sorted((entry for entry in unpinned if entry.id != stays), key=age)[:over]
+    return nsmallest(over, (entry for entry in unpinned if entry.id != stays), key=age)
 
 
 def age(entry: Held) -> tuple[int, str]:

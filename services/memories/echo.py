@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from hashlib import blake2b
 
 _MARK = re.compile(r"^\s*(?:[-*•]\s*)?\[mem-[^\]\s]+(?: pinned)?(?: recent)?\]\s*")
@@ -31,6 +32,7 @@ _NO_SPACES = re.compile(
 )
 
 
+@lru_cache(maxsize=64)
 def likeness(text: str) -> bytes:
     """Equal for texts of which one merely repeats the other. 16 hexadecimal digits."""
     return blake2b(plain(text).encode(), digest_size=8).hexdigest().encode()

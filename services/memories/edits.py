@@ -45,6 +45,7 @@ class Edits:
         self.places: dict[str, Place] = {}
         self.changes: dict[int, Change] = {}
         self.settings: dict[str, str | None] = {}
+        self._touched: dict[str, set[str]] = {}
         self._histories: dict[str, list[int]] | None = None
 
     # what is there
@@ -143,6 +144,7 @@ class Edits:
             if place.scope:
                 entries = self._scopes[place.scope]
                 entries[memory_id] = entries[memory_id]._replace(newest=self.number)
+                self._touch(place.scope, memory_id)
         return self.number
 
     def rewrite(self, change: Change) -> None:
@@ -154,15 +156,18 @@ class Edits:
         place = self.place(entry.id)
         if place is not None and place.scope and place.scope != entry.scope:
             del self._scopes[place.scope][entry.id]
+            self._touch(place.scope, entry.id)
         newest = self.number if place is None else place.newest
         self._scopes[entry.scope][entry.id] = held(entry, newest)
         self.places[entry.id] = Place(entry.scope, newest)
+        self._touch(entry.scope, entry.id)
 
     def drop(self, memory_id: str) -> Entry:
         """An entry is gone; what it was like."""
         place = self.place(memory_id)
         assert place is not None
         entry = self._scopes[place.scope].pop(memory_id).entry()
+        self._touch(place.scope, memory_id)
         gone = (entry.scope, entry.pinned, entry.version, entry.created_at, entry.created_by)
         self.places[memory_id] = Place("", place.newest, *gone)
         return entry
@@ -188,9 +193,12 @@ class Edits:
 
     def touched(self) -> Iterable[tuple[str, dict[str, bytes], list[str]]]:
         """Per scope that is another one now: what to set, and what to delete."""
-        for scope, entries in self._scopes.items():
-            before = self._known.scopes[scope]
-            sets = {key: new.value() for key, new in entries.items() if before.get(key) is not new}
-            deletes = [key for key in before if key not in entries]
+        for scope, ids in self._touched.items():
+            before, entries = self._known.scopes[scope], self._scopes[scope]
+            sets = {key: entries[key].value() for key in sorted(ids) if key in entries}
+            deletes = [key for key in sorted(ids) if key not in entries and key in before]
             if sets or deletes:
                 yield scope, sets, deletes
+
+    def _touch(self, scope: str, memory_id: str) -> None:
+        self._touched.setdefault(scope, set()).add(memory_id)

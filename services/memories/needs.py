@@ -76,14 +76,12 @@ def missing(command: MemoryCommand | Also, known: Known) -> Needs:
 def _ops(command: MemoryOps, known: Known, needs: Needs) -> None:
     if command.by in policy.MODELS:
         needs.scopes.update(policy.in_play(command))
-    for index, raw in enumerate(command.ops):
-        op = policy.parse(raw)
+    for index, op in enumerate(policy.parsed(command, known)):
         if not isinstance(op, str):
-            derived = operations.new_id(command.user_id, command.id, index)
-            _op(op, derived, needs, policy.own_scope(command))
+            _op(op, command, index, needs)
     if operations.journaled(command):
         assert command.source is not None
-        needs.journal, needs.fields = command.source.chat, set(journal_fields(command))
+        needs.journal, needs.fields = command.source.chat, set(_journal_fields(command, known))
     for number in needs.changes:
         change = known.changes.get(number)
         if change is not None and change.memory_id:
@@ -93,13 +91,13 @@ def _ops(command: MemoryOps, known: Known, needs: Needs) -> None:
         needs.scopes.add(_home(scope, known))
 
 
-def _op(op: Op, derived: str, needs: Needs, own: str) -> None:
+def _op(op: Op, command: MemoryOps, index: int, needs: Needs) -> None:
     match op:
         case Restore():
             needs.changes.add(op.change)
         case Save():
-            needs.ids.add(op.id or derived)
-            needs.scopes.add(op.scope or own)
+            needs.ids.add(op.id or operations.new_id(command.user_id, command.id, index))
+            needs.scopes.add(op.scope or policy.own_scope(command))
         case Move():
             needs.ids.add(op.id)
             needs.scopes.add(op.scope)
@@ -107,13 +105,12 @@ def _op(op: Op, derived: str, needs: Needs, own: str) -> None:
             needs.ids.add(op.id)
 
 
-def journal_fields(command: MemoryOps) -> Iterable[str]:
+def _journal_fields(command: MemoryOps, known: Known) -> Iterable[str]:
     """Fields of its chat's journal in which the changes of a command may be noted."""
     source = command.source
     assert source is not None
     messages = dict.fromkeys(source.messages)
-    for raw in command.ops:
-        op = policy.parse(raw)
+    for op in policy.parsed(command, known):
         if not isinstance(op, str) and (of_op := getattr(op, "source", None)) is not None:
             messages.update(dict.fromkeys(of_op.messages))
     return fields_of(source.turn, tuple(messages))

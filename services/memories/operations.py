@@ -47,12 +47,12 @@ class Operations:
 
     def run(self) -> list[OpResult]:
         """One result per operation."""
-        return [self._one(index) for index in range(len(self._command.ops))]
+        ops = policy.parsed(self._command, self._edits.known)
+        return [self._one(index, op) for index, op in enumerate(ops)]
 
-    def _one(self, index: int) -> OpResult:
+    def _one(self, index: int, op: Op | str) -> OpResult:
         raw = self._command.ops[index]
         name = str(raw.get("op", ""))[:40]
-        op = policy.parse(raw)
         reason = op if isinstance(op, str) else policy.check(op, self._edits, self._command)
         if isinstance(op, str) or reason is not None:
             named = raw.get("id") if isinstance(raw.get("id"), str) else None

@@ -23,7 +23,7 @@ from schemas.memories import (
     scope_of,
 )
 from services.memories import caps
-from services.memories.state import OFF, Change, Held, Place
+from services.memories.state import OFF, Change, Held, Known, Place
 
 MODELS = (Author.character, Author.deep_memory)
 """Writers that are a model: they may change what models wrote, in their own scope and the global one."""
@@ -63,6 +63,14 @@ def parse(op: Mapping[str, Any]) -> Op | str:
         return f"op: is none of {', '.join(_OPS)}"
     path = ".".join(str(part) for part in problem["loc"][1:])
     return f"{path or 'op'}: {problem['msg'].removeprefix('Value error, ')}"[:300]
+
+
+def parsed(command: MemoryOps, known: Known) -> list[Op | str]:
+    """The operations of a command, or what is wrong with each; looked at once for what is known."""
+    found = known.parsed.get(command.id)
+    if found is None:
+        found = known.parsed[command.id] = list(map(parse, command.ops))
+    return found
 
 
 def own_scope(command: MemoryOps) -> str:

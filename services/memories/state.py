@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from schemas.memories import Author
+from schemas.memories import Author, Op
 from services.memories import echo
 
 
@@ -164,7 +164,8 @@ class Known:
 
     `version` and `number` are those of the newest change. A place, or a change, that is None was looked up in vain.
     `journals`: chat -> field -> changes; of the chats in `whole_journals` all fields. `walked`: entry -> down to which
-    change its history was read. `result` is that of the command where it has taken effect before.
+    change its history was read. `result` is that of the command where it has taken effect before. `parsed`: command ->
+    its operations (policy.parsed).
     """
 
     version: int = 0
@@ -177,6 +178,7 @@ class Known:
     whole_journals: set[str] = field(default_factory=set)
     walked: dict[str, int] = field(default_factory=dict)
     result: bytes | None = None
+    parsed: dict[str, list[Op | str]] = field(default_factory=dict)
 
 
 _new = tuple.__new__
