@@ -46,6 +46,12 @@ class Changes:
         """All of a key."""
         self.steps.append(Step("DEL", key))
 
+    def add(self, key: str, members: Iterable[Value]) -> None:
+        """Members of a set."""
+        names = tuple(members)
+        if names:
+            self.steps.append(Step("SADD", key, names))
+
     def shorten(self, key: str, length: int) -> None:
         """Keep at most so many from the head of a list."""
         self.steps.append(Step("LTRIM", key, (0, length - 1)) if length else Step("DEL", key))

@@ -64,6 +64,8 @@ class Copy:
             self.lists.setdefault(key, []).extend(map(_bytes, arguments))
         elif command == "LTRIM":
             self.lists[key] = self.lists.get(key, [])[: int(arguments[1]) + 1]
+        elif command == "SADD":
+            pass  # which events were applied is no part of a copy
         elif command == "LSET":
             self.lists[key][int(arguments[0])] = _bytes(arguments[1])
         else:

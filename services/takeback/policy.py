@@ -24,7 +24,7 @@ from services.takeback.changes import Changes
 from services.takeback.tree import Apart, take_apart
 from services.takeback.values import Chat, Item, Row, TurnEntry
 from services.window.policy import Bounds, bounds
-from services.window.store import AGENT
+from services.window.store import AGENT, booked
 
 
 @dataclass(slots=True)
@@ -110,6 +110,8 @@ def cut(chat: Chat, at: int, limit: Bounds, *, refill: bool) -> Plan:
     changes.drop(k.messages, range(at, chat.number("n")))
     changes.drop(k.message_ids, [message for turn in plan.removed for message in turn.messages])
     changes.drop(k.turns, [turn.id for turn in plan.removed])
+    # a turn that was taken back before its usage was published is known when it is delivered again (C1)
+    changes.add(k.events, [booked(turn.id, turn.digest) for turn in plan.removed])
     changes.drop(k.memory_users, [turn.id for turn in plan.removed])
     changes.shorten(k.turn_order, chat.number("tn") - len(plan.removed))
     changes.replace(k.live, map(str, window.live))

@@ -40,7 +40,7 @@ from services.tokens.counter import TokenCounter
 from services.window import store as windows
 from services.window.incoming import Delivered, happened, memory_entry, memory_field, usage
 from services.window.store import AGENT, ChunkSize
-from services.work import REPEATED, Work
+from services.work import Work
 
 TakeBack = TurnRegenerated | ChatRewound | MessageEdited | MessageDeleted | ChatForked | ChatDeleted
 
@@ -84,8 +84,6 @@ class TakingBack:
                 if await self._known(chat, event.id):
                     return await self._repeated(delivered)
             answer = await self._attempt(chat, delivered)
-            if answer is None:
-                return REPEATED
             work = self._work(delivered, answer)
             if work is not None:
                 return work
@@ -114,15 +112,22 @@ class TakingBack:
         event = delivered.event
         if not isinstance(event, TurnRegenerated):
             return None
-        (gone,) = await self._ask([("HEXISTS", keys.ChatKeys.of(event.chat.id).window, deleted.MARK)])
-        if gone:
-            return Work(usage(event, int(happened(event, delivered.timestamp).timestamp() * 1000)))
+        k, digest = keys.ChatKeys.of(event.chat.id), windows.digest(event)
         turn = await reading.turn(self._ask, event.chat.id, event.turn.id)
-        if turn is None or turn.digest != windows.digest(event):
-            return None
-        return Work(usage(event, turn.at))
+        if turn is not None and turn.digest == digest:
+            return Work(usage(event, turn.at))
+        # what was taken back, or deleted, was paid for all the same
+        gone, ended = await self._ask(
+            [
+                ("SISMEMBER", k.events, windows.booked(event.turn.id, digest)),
+                ("HEXISTS", k.window, deleted.MARK),
+            ]
+        )
+        if gone or ended:
+            return Work(usage(event, int(happened(event, delivered.timestamp).timestamp() * 1000)))
+        return None
 
-    async def _attempt(self, chat: Chat | None, delivered: Delivered) -> Answer | None:
+    async def _attempt(self, chat: Chat | None, delivered: Delivered) -> Answer:
         event = delivered.event
         if isinstance(event, ChatForked):
             return await self._fork(chat, delivered, event)
@@ -189,14 +194,14 @@ class TakingBack:
         plan = await self._cut(chat, at, refill=True)
         return await self._run(chat, delivered, plan, store.WHOLE)
 
-    async def _regenerate(self, chat: Chat, delivered: Delivered, event: TurnRegenerated) -> Answer | None:
+    async def _regenerate(self, chat: Chat, delivered: Delivered, event: TurnRegenerated) -> Answer:
         turn = await reading.turn(self._ask, chat.id, event.turn.id)
         if turn is None:
             raise Poison(f"turn.id: this chat has no turn {event.turn.id}")
         if turn.end != chat.number("n"):
             raise Poison("turn.id: is not the chat's last turn; only that one can be regenerated")
         if turn.digest == windows.digest(event):
-            return None
+            return await self._run(chat, delivered, Plan(), store.WHOLE)
         k = keys.ChatKeys.of(chat.id)
         names = [message.id for message in event.messages]
         (numbers,) = await self._ask([("HMGET", k.message_ids, *names)])

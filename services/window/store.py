@@ -78,6 +78,11 @@ def digest(event: FinishedTurn) -> str:
     return blake2b(to_json((messages, about)), digest_size=16).hexdigest()
 
 
+def booked(turn: str, digest: str) -> str:
+    """Names a turn that was applied and is gone, among the ids of applied events; no id has a space."""
+    return f"{turn} {digest}"
+
+
 def call(
     event: FinishedTurn,
     position: Position,

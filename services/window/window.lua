@@ -49,7 +49,9 @@ local same_turn = known and string.sub(known, 1, #ARGV[6]) == ARGV[6]
 if redis.call('SISMEMBER', KEYS[5], ARGV[4]) == 1 then
   passed()
   -- an event id that comes back with another turn changes nothing, and its usage is nobody's
-  return answer('repeated', same_turn and first_time(known) or 'other')
+  -- what was taken back was paid for all the same
+  local gone = not same_turn and redis.call('SISMEMBER', KEYS[5], ARGV[5] .. ' ' .. ARGV[6]) == 1
+  return answer('repeated', same_turn and first_time(known) or gone and ARGV[7] or 'other')
 end
 if known then
   passed()

@@ -1,0 +1,80 @@
+"""A reply that was taken back was paid for: it is booked, whenever the process dies (C1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from schemas.delivery import Topics
+from schemas.usage import UsageBooked
+from services.window.service import Window
+from services.window.store import ChunkSize
+from services.work import Work
+from tests.integration.takeback_state import delivered, recorded
+
+
+def replied(turn: str, reply: str, event: str, tokens: int, **fields: Any) -> dict[str, Any]:
+    """A turn whose reply cost so many tokens."""
+    said = [(f"{turn}.u", "hello"), (f"{turn}.{reply}", reply)]
+    usage = {"prompt_tokens": tokens, "completion_tokens": 1}
+    return recorded(turn, said, event, model={"name": "m"}, usage=usage, **fields)
+
+
+def used(works: list[Any]) -> list[tuple[str, int]]:
+    """Ids and tokens of what is to be booked."""
+    assert all(isinstance(work, Work) for work in works), works
+    booked = [
+        UsageBooked.model_validate_json(record.value)
+        for work in works
+        for record in work.publish
+        if record.topic == Topics.USAGE
+    ]
+    return [(use.id, use.tokens_in) for use in booked]
+
+
+@pytest.mark.rule("C1", "W7")
+async def test_the_process_dies_before_what_is_taken_back_was_booked(redis: Redis) -> None:
+    window = Window(redis, len, ChunkSize())
+    again = {"type": "turn.regenerated"}
+    batch = [
+        delivered(replied("t1", "a", "e1", 10), 1),
+        delivered(replied("t2", "a", "e2", 20), 2),
+        delivered(replied("t2", "b", "e3", 30) | again, 3),
+        delivered(replied("t2", "c", "e4", 40) | again, 4),
+        delivered({"type": "chat.rewound", "id": "e5", "turn": {"id": "t1"}}, 5),
+    ]
+    first = used(await window.apply(batch))
+    second = used(await window.apply(batch))
+    assert sorted(tokens for _, tokens in first) == [10, 20, 30, 40]
+    assert second == first
+    assert len(dict(first)) == 4
+
+
+@pytest.mark.rule("C1")
+async def test_another_turn_under_the_id_of_an_event_that_was_taken_back_is_nobodys(redis: Redis) -> None:
+    window = Window(redis, len, ChunkSize())
+    rewound = {"type": "chat.rewound", "id": "e3", "turn": {"id": "t1"}}
+    await window.apply(
+        [
+            delivered(replied("t1", "a", "e1", 10), 1),
+            delivered(replied("t2", "a", "e2", 20), 2),
+            delivered(rewound, 3),
+        ]
+    )
+    assert used(await window.apply([delivered(replied("t2", "z", "e2", 99), 4)])) == []
+
+
+@pytest.mark.rule("W7")
+async def test_the_same_reply_once_more_is_known_when_its_turn_is_gone(redis: Redis) -> None:
+    window = Window(redis, len, ChunkSize())
+    again = {"type": "turn.regenerated"}
+    batch = [
+        delivered(replied("t1", "a", "e1", 10), 1),
+        delivered(replied("t1", "b", "e2", 20) | again, 2),
+        delivered(replied("t1", "b", "e3", 20) | again, 3),
+        delivered({"type": "chat.rewound", "id": "e4"}, 4),
+    ]
+    assert len(dict(used(await window.apply(batch)))) == 2
+    assert len(dict(used(await window.apply(batch[2:3])))) <= 1
