@@ -231,6 +231,8 @@ def announced(work: Work) -> tuple[list[ChunkClosed], list[SummarySaved]]:
         ChunkClosed.model_validate_json(r.value) for r in work.publish if r.topic == Topics.CHUNKS and r.value
     ]
     saved = [
-        SummarySaved.model_validate_json(r.value) for r in work.publish if r.topic == Topics.SUMMARIES and r.value
+        SummarySaved.model_validate_json(r.value)
+        for r in work.publish
+        if r.topic == Topics.SUMMARIES and r.value
     ]
     return chunks, saved

@@ -110,9 +110,7 @@ async def test_the_largest_event_fits_and_its_dead_letter_too(broker: Broker) ->
     await producer.start()
     try:
         sent = await producer.send_and_wait(Topics.TURNS, value, key=b"c" * limits.ID_CHARACTERS)
-        await producer.send_and_wait(
-            dead_letters(Topics.TURNS, "window"), value, key=b"c", headers=reason
-        )
+        await producer.send_and_wait(dead_letters(Topics.TURNS, "window"), value, key=b"c", headers=reason)
     finally:
         await producer.stop()
 

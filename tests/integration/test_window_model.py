@@ -27,8 +27,8 @@ from redis.asyncio import Redis
 from schemas.chat import DEFAULT_LEVEL, Level
 from services.failures import Poison
 from services.state import ids
-from services.window.policy import Bounds, Turn, bounds, chunks, leaving
 from services.window.incoming import Delivered
+from services.window.policy import Bounds, Turn, bounds, chunks, leaving
 from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work

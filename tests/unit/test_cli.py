@@ -15,7 +15,19 @@ from streams.cli import audit, imports
 from streams.cli.main import app
 from streams.pipeline import AGENTS
 
-COMMANDS = ("demo", "up", "worker", "gateway", "migrate", "topics", "import", "audit", "verify-deleted", "dlq", "settings")
+COMMANDS = (
+    "demo",
+    "up",
+    "worker",
+    "gateway",
+    "migrate",
+    "topics",
+    "import",
+    "audit",
+    "verify-deleted",
+    "dlq",
+    "settings",
+)
 INNER = (("topics", "apply"), ("dlq", "list"), ("dlq", "show"), ("dlq", "replay"), ("dlq", "drop"))
 
 

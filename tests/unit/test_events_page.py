@@ -19,12 +19,18 @@ TEXT = PAGE.read_text("utf-8")
 
 @pytest.mark.rule("F1")
 def test_the_smallest_event_is_one_and_is_the_smallest() -> None:
-    (block,) = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
+    block, *_ = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
     value = json.loads(block)
     event = TURN_EVENT.validate_json(block)
     assert isinstance(event, TurnRecorded)
     required = {name for name, field in TurnRecorded.model_fields.items() if field.is_required()}
     assert set(value) == required | {"type"}
+
+
+def test_every_example_is_an_event() -> None:
+    blocks = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
+    types = [TURN_EVENT.validate_json(block).type for block in blocks]
+    assert sorted(types) == sorted(event.type for event in TURN_EVENTS)
 
 
 def test_limits_are_those_of_the_models() -> None:
