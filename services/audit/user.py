@@ -88,7 +88,9 @@ class UserSnapshot:
         )
 
     def of_turns(self) -> Iterator[Trace]:
-        """Changes that a reply made, or what was derived from one, and that are not taken back."""
+        """Changes that a reply made, or what was derived from one, and that are not taken back. One without a text (what it
+        had was cleared, or taken back before it) has nothing left to be taken back."""
         for change in self.changes.values():
-            if change.sets_text and change.by in (Author.character, Author.deep_memory) and change.source:
+            by_model = change.by in (Author.character, Author.deep_memory) and change.source is not None
+            if by_model and change.sets_text and (change.before or change.after):
                 yield change

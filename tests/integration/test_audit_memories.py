@@ -69,7 +69,7 @@ async def test_what_the_agent_leaves_passes_at_every_moment(redis: Redis, seed: 
             for scope in (await read_scopes(redis, "u1", (GLOBAL, MIRA))).values()
             for entry in scope.values()
         ]
-        one = dice.choice(entries) if entries else "none"
+        one = dice.choice(sorted(entries)) if entries else "none"
         changes = await read_history(redis, "u1", None, 40)
         turn = f"t{dice.randrange(8)}"
         match dice.randrange(12):
