@@ -6,9 +6,11 @@ counted them could not be kept.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 from schemas.chat import LEVELS, Level
 from schemas.chunks import Span
@@ -108,6 +110,22 @@ def contiguous(summaries: Iterable[Summary]) -> list[Summary]:
     return found
 
 
+class Head(NamedTuple):
+    """What of a summary tells that nothing is due. `tokens` include the rules."""
+
+    tier: Tier
+    tokens: int
+    level: Level
+
+
+def idle(heads: Sequence[Head]) -> bool:
+    """Whether `next_merge` certainly finds nothing: too few of each tier, and no long-term memory over its cap."""
+    tiers = Counter(head.tier for head in heads)
+    if max(tiers[Tier.recent], tiers[Tier.merged]) >= GROUP:
+        return False
+    return not any(head.tier is Tier.long_term and over_cap(head.tokens, head.level) for head in heads)
+
+
 def next_merge(summaries: Iterable[Summary], size: Callable[[Summary], int]) -> Plan | None:
     """What to do next with the summaries in use, or None. `size` gives a summary's tokens without its rules.
 
@@ -129,8 +147,8 @@ def next_merge(summaries: Iterable[Summary], size: Callable[[Summary], int]) -> 
         return Plan(Stage.merge, Tier.long_term, (*long_term, *merged[:GROUP]))
     first = next((at for at, summary in enumerate(rest) if summary.tier is Tier.recent), len(rest))
     recent = _run(rest[first:], Tier.recent)
-    # before a summary of a higher tier: a group that was taken apart, and is complete again
-    if len(recent) >= GROUP or first + len(recent) < len(rest):
+    # a group that was taken apart stands before summaries of a higher tier, and is merged again when it is complete
+    if len(recent) >= GROUP:
         return Plan(Stage.merge, Tier.merged, tuple(recent[:GROUP]))
     return None
 

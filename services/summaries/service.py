@@ -141,7 +141,7 @@ class Summaries:
         """Take the next step that the chat's summaries allow, if any (S2, S4); start over where a source changed (S6)."""
         chat = event.chat_id
         for attempt in range(ATTEMPTS):
-            state = await store.read_state(self._redis, chat)
+            state = await store.read_state(self._redis, chat, due=True)
             if state is None:
                 return await self._nothing(chat, store.MERGE, Topics.SUMMARIES)
             plan = policy.next_merge(state.summaries, self._size)

@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from pydantic_core import from_json
 from redis.asyncio import Redis
 
 from schemas.chat import DEFAULT_LEVEL, ChatRef, Level
 from schemas.chunks import ChunkClosed
 from schemas.live import SummaryChanged
-from schemas.summaries import Summary
+from schemas.summaries import Summary, Tier
 from schemas.turns import Role
 from services.failures import Poison
 from services.state import keys, outbox
 from services.state.scripts import Script
+from services.summaries import policy
 from services.summaries.errors import Conflict, MergedAway, NotFound
 from services.summaries.port import SourceMessage
 from services.work import Work
@@ -93,8 +95,12 @@ def _message(seq: int, id: str, role: str, author: str, text: str, tokens: int, 
     return SourceMessage(seq, id, Role(role), author, text, tokens, at)
 
 
-async def read_state(redis: Redis, chat: str) -> State | None:
-    """All summaries in use, at one moment; None for a chat that Redis does not know."""
+async def read_state(redis: Redis, chat: str, *, due: bool = False) -> State | None:
+    """All summaries in use, at one moment; None for a chat that Redis does not know.
+
+    `due`: only where a merge may be due, else none of them. Most saved summaries lead to no merge, and validating all
+    that a chat has takes several times as long as finding that out.
+    """
     k = keys.ChatKeys.of(chat)
     async with redis.pipeline(transaction=True) as pipe:
         pipe.hmget(k.window, ["g", "lv", "cj", "u"])
@@ -102,6 +108,8 @@ async def read_state(redis: Redis, chat: str) -> State | None:
         (generation, level, ref, user), stored = await pipe.execute()
     if ref is None:
         return None
+    if due and policy.idle(_heads(stored)):
+        stored = []
     summaries = sorted(map(Summary.model_validate_json, stored), key=lambda summary: summary.span.first_seq)
     return State(
         generation=int(generation or 0),
@@ -110,6 +118,13 @@ async def read_state(redis: Redis, chat: str) -> State | None:
         user_id=user.decode() if user else None,
         summaries=tuple(summaries),
     )
+
+
+def _heads(stored: Sequence[bytes]) -> list[policy.Head]:
+    parsed = from_json(b"[" + b",".join(stored) + b"]", cache_strings="keys")
+    return [
+        policy.Head(Tier(each["tier"]), each["tokens"], Level(each["provenance"]["level"])) for each in parsed
+    ]
 
 
 async def read_one(redis: Redis, chat: str, summary_id: str) -> Summary:

@@ -183,3 +183,36 @@ def test_whatever_the_order_of_arrival_the_tiers_come_out_the_same(order: list[i
             in_use.append(summary(plan.tier, plan.span.first_seq, plan.span.last_seq))
     tiers = sorted((each.span.first_seq, each.span.last_seq, each.tier) for each in in_use)
     assert tiers == [(0, 159, Tier.long_term), (160, 199, Tier.merged), (200, 239, Tier.merged)]
+
+
+chains = st.lists(
+    st.tuples(st.sampled_from(Tier), st.sampled_from([100, 5_500, 11_000, 21_000]), st.sampled_from(Level)),
+    max_size=10,
+)
+
+
+@pytest.mark.rule("S2", "S4")
+@given(chains)
+def test_where_nothing_can_be_due_there_is_no_plan(parts: list[tuple[Tier, int, Level]]) -> None:
+    parts.sort(key=lambda part: part[0] is not Tier.long_term)
+    chain = [
+        summary(tier, 10 * at, 10 * at + 9, tokens=tokens, level=level)
+        for at, (tier, tokens, level) in enumerate(parts)
+    ]
+    if policy.idle([policy.Head(s.tier, s.tokens, s.provenance.level) for s in chain]):
+        assert policy.next_merge(chain, size) is None
+
+
+@pytest.mark.rule("S2", "W7")
+def test_a_group_that_was_taken_apart_merges_again_before_what_follows() -> None:
+    """Summaries 0 to 3 are recent again, because a message of theirs was changed; later ones are merged."""
+    merged = [summary(Tier.merged, 40 * at, 40 * at + 39) for at in (1, 2, 3, 4)]
+    plan = policy.next_merge([*recents(0, 1, 2, 3), *merged], size)
+    assert plan is not None
+    assert (plan.tier, plan.sources) == (Tier.merged, tuple(recents(0, 1, 2, 3)))
+    # as long as one of them is pending, nothing moves
+    assert policy.next_merge([*recents(0, 1, 3), *merged], size) is None
+    again = summary(Tier.merged, 0, 39)
+    plan = policy.next_merge([again, *merged], size)
+    assert plan is not None
+    assert plan.sources == (again, *merged[:3])
