@@ -263,14 +263,15 @@ async def test_repeats_change_nothing_and_what_is_wrong_is_a_dead_letter(
     turns = [turn(number, "d") for number in range(12)]
     other = {**turns[3], "id": "other", "messages": [{"id": "m6", "role": "user", "text": "something else"}]}
     renamed = {**turns[4], "id": "renamed"}
-    deleted = {"type": "message.deleted", "id": "gone", "chat": {"id": "d"}, "message": {"id": "m0"}}
+    unknown = {"type": "message.deleted", "id": "gone", "chat": {"id": "d"}, "message": {"id": "nobody"}}
+    untyped = {**unknown, "type": "message.shouted"}
     await publish(broker.bootstrap, turns[:8], sent)
     producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
     await producer.start()
-    for event in (turns[2], renamed, other, deleted):
+    for event in (turns[2], renamed, other, unknown):
         await producer.send_and_wait("chat.turns.v1", key=b"d", value=json.dumps(event).encode())
     await producer.stop()
-    refused = await frontend.http.post("/v1/turns", json=[deleted, turns[8], {**turns[9], "turn": {}}])
+    refused = await frontend.http.post("/v1/turns", json=[untyped, turns[8], {**turns[9], "turn": {}}])
     assert [item["status"] for item in refused.json()["items"]] == ["invalid", "accepted", "invalid"]
     await frontend.applied(9, "d")
     context = await frontend.context("d")
@@ -281,6 +282,6 @@ async def test_repeats_change_nothing_and_what_is_wrong_is_a_dead_letter(
     reasons = [letter.headers["afterturn-reason"] for letter in letters]
     assert [letter.event["id"] for letter in letters] == ["other", "gone"]
     assert reasons[0].startswith("turn.id: ")
-    assert reasons[1] == "type: message.deleted is not supported yet"
+    assert reasons[1] == "message.id: this chat has no message nobody"
     booked = await asyncio.to_thread(ledger.read, tmp_path / "data" / "clickhouse")
     assert booked.replies == 9
