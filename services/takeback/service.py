@@ -40,7 +40,7 @@ from services.tokens.counter import TokenCounter
 from services.window import store as windows
 from services.window.incoming import Delivered, happened, memory_entry, memory_field, usage
 from services.window.store import AGENT, ChunkSize
-from services.work import Work
+from services.work import REPEATED, Work
 
 TakeBack = TurnRegenerated | ChatRewound | MessageEdited | MessageDeleted | ChatForked | ChatDeleted
 
@@ -84,6 +84,8 @@ class TakingBack:
                 if await self._known(chat, event.id):
                     return await self._repeated(delivered)
             answer = await self._attempt(chat, delivered)
+            if answer is None:
+                return REPEATED
             work = self._work(delivered, answer)
             if work is not None:
                 return work
@@ -127,7 +129,7 @@ class TakingBack:
             return Work(usage(event, int(happened(event, delivered.timestamp).timestamp() * 1000)))
         return None
 
-    async def _attempt(self, chat: Chat | None, delivered: Delivered) -> Answer:
+    async def _attempt(self, chat: Chat | None, delivered: Delivered) -> Answer | None:
         event = delivered.event
         if isinstance(event, ChatForked):
             return await self._fork(chat, delivered, event)
@@ -194,14 +196,14 @@ class TakingBack:
         plan = await self._cut(chat, at, refill=True)
         return await self._run(chat, delivered, plan, store.WHOLE)
 
-    async def _regenerate(self, chat: Chat, delivered: Delivered, event: TurnRegenerated) -> Answer:
+    async def _regenerate(self, chat: Chat, delivered: Delivered, event: TurnRegenerated) -> Answer | None:
         turn = await reading.turn(self._ask, chat.id, event.turn.id)
         if turn is None:
             raise Poison(f"turn.id: this chat has no turn {event.turn.id}")
         if turn.end != chat.number("n"):
             raise Poison("turn.id: is not the chat's last turn; only that one can be regenerated")
         if turn.digest == windows.digest(event):
-            return await self._run(chat, delivered, Plan(), store.WHOLE)
+            return None
         k = keys.ChatKeys.of(chat.id)
         names = [message.id for message in event.messages]
         (numbers,) = await self._ask([("HMGET", k.message_ids, *names)])

@@ -64,17 +64,3 @@ async def test_another_turn_under_the_id_of_an_event_that_was_taken_back_is_nobo
         ]
     )
     assert used(await window.apply([delivered(replied("t2", "z", "e2", 99), 4)])) == []
-
-
-@pytest.mark.rule("W7")
-async def test_the_same_reply_once_more_is_known_when_its_turn_is_gone(redis: Redis) -> None:
-    window = Window(redis, len, ChunkSize())
-    again = {"type": "turn.regenerated"}
-    batch = [
-        delivered(replied("t1", "a", "e1", 10), 1),
-        delivered(replied("t1", "b", "e2", 20) | again, 2),
-        delivered(replied("t1", "b", "e3", 20) | again, 3),
-        delivered({"type": "chat.rewound", "id": "e4"}, 4),
-    ]
-    assert len(dict(used(await window.apply(batch)))) == 2
-    assert len(dict(used(await window.apply(batch[2:3])))) <= 1
