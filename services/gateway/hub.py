@@ -63,6 +63,9 @@ class Subscription:
             return None
 
 
+_CANCEL_AGAIN_S = 0.1
+
+
 class _Channel:
     def __init__(self) -> None:
         self.confirmed = asyncio.Event()
@@ -93,10 +96,11 @@ class Hub:
         """Tells every subscriber and lets go of the connection. May be called twice."""
         self._closed = True
         self._tell(Signal.closed)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        task, self._task = self._task, None
+        while task is not None and not task.done():
+            # once may not be enough: the client loses a cancellation that meets an answer of Redis
+            task.cancel()
+            await asyncio.wait({task}, timeout=_CANCEL_AGAIN_S)
 
     def subscribe(self, chat: str, timeout: float) -> AbstractAsyncContextManager[Subscription]:
         """`listen` to the channel of a chat."""
