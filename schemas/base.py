@@ -30,7 +30,7 @@ def _utc(value: datetime) -> datetime:
 
 Id = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=limits.ID_CHARACTERS, pattern=r"^[^\s{}\x00-\x1f\x7f]+$"),
+    StringConstraints(min_length=1, max_length=limits.ID_CHARACTERS, pattern=r"^[^\s{}\x00-\x1f\x7f\x85]+$"),
     Field(description="An identifier: no white space, no control characters, no braces."),
 ]
 Timestamp = Annotated[

@@ -22,7 +22,7 @@ Scope = Annotated[
     str,
     Field(
         max_length=limits.ID_CHARACTERS + len(_CHARACTER),
-        pattern=r"^(global|character:[^\s{}\x00-\x1f\x7f]+)$",
+        pattern=r"^(global|character:[^\s{}\x00-\x1f\x7f\x85]+)$",
         description="`global`, or `character:` and the character's id.",
     ),
 ]

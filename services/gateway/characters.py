@@ -26,7 +26,7 @@ router = APIRouter()
     summary="Settings of a user for a character",
     responses={
         200: {"model": CharacterSettings, "description": "As they are, or by default."},
-        **documented(401, 403, 422, 503),
+        **documented(401, 403, 404, 422, 503),
     },
 )
 async def get_settings(
@@ -46,7 +46,7 @@ async def get_settings(
     responses={
         200: {"model": CharacterSettings, "description": "It is so now.", "headers": ETAG},
         **PENDING,
-        **documented(400, 401, 403, 409, 413, 422, 503),
+        **documented(400, 401, 403, 404, 409, 413, 422, 503),
     },
     openapi_extra=bodies.described(LearnFromChat),
 )
@@ -79,7 +79,7 @@ async def put_settings(
     responses={
         200: {"model": CharacterRemoved, "description": "Its memories are global.", "headers": ETAG},
         **PENDING,
-        **documented(400, 401, 403, 405, 409, 422, 503),
+        **documented(400, 401, 403, 404, 405, 409, 422, 503),
     },
 )
 async def delete_character(

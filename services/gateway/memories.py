@@ -40,7 +40,7 @@ router = APIRouter()
     responses={
         200: {"model": MemoriesView, "description": "Pins first, each newest first.", "headers": ETAG},
         304: {"description": "Nothing changed since the ETag of If-None-Match.", "headers": ETAG},
-        **documented(401, 403, 422, 503),
+        **documented(401, 403, 404, 422, 503),
     },
 )
 async def get_memories(
@@ -87,7 +87,7 @@ def etag(version: int) -> str:
     responses={
         201: {"model": MemoryWritten, "description": "It is saved.", "headers": ETAG},
         **PENDING,
-        **documented(400, 401, 403, 409, 413, 422, 503),
+        **documented(400, 401, 403, 404, 409, 413, 422, 503),
     },
     openapi_extra=bodies.described(NewMemory),
 )

@@ -25,7 +25,7 @@ router = APIRouter()
     responses={
         200: {"model": Cleared, "description": "They are gone, also from the history.", "headers": ETAG},
         **PENDING,
-        **documented(400, 401, 403, 409, 413, 422, 503),
+        **documented(400, 401, 403, 404, 409, 413, 422, 503),
     },
     openapi_extra=bodies.described(ClearScope),
 )

@@ -52,7 +52,7 @@ router = APIRouter()
     "/v1/users/{user:path}/memories/generate",
     response_class=Response,
     summary="Draft memories from a description",
-    responses={**_DRAFTED, **documented(400, 401, 403, 409, 413, 422, 503)},
+    responses={**_DRAFTED, **documented(400, 401, 403, 404, 409, 413, 422, 503)},
     openapi_extra=bodies.described(Describe),
 )
 async def post_generate(
@@ -117,7 +117,7 @@ async def post_draft(
     responses={
         201: {"model": DraftsSaved, "description": "All of them are saved.", "headers": ETAG},
         **PENDING,
-        **documented(400, 401, 403, 409, 413, 422, 503),
+        **documented(400, 401, 403, 404, 409, 413, 422, 503),
     },
     openapi_extra=bodies.described(SaveDrafts),
 )

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi import checks
 
 from services.gateway.server import serve
 from services.gateway.turns import check
-from tests.gateway import Recorder, app_on, bearer, play, summarise, turn
+from tests.gateway import Applying, Recorder, app_on, bearer, play, summarise, turn
 
 SETTINGS = settings(
     max_examples=15,
@@ -40,7 +40,7 @@ def base_url(redis_url: str) -> Iterator[str]:
             for chunk in await play(redis, [turn(number) for number in range(40)]):
                 if chunk.index == 0:
                     await summarise(redis, chunk, rules=["never mention the sea"])
-            handle = await serve(app_on(redis, Recorder()), "127.0.0.1", 0)
+            handle = await serve(app_on(redis, Applying(redis=redis)), "127.0.0.1", 0)
             found.append(f"http://{handle.host}:{handle.port}")
             ends.append((asyncio.get_running_loop(), asyncio.Event()))
             ready.set()
@@ -60,14 +60,18 @@ def base_url(redis_url: str) -> Iterator[str]:
 api = schemathesis.openapi.from_dict(app_on(Redis(), Recorder()).openapi()).exclude(path_regex="/events$")
 
 # what the same models accept from Kafka is accepted here: "5" for 5, and two messages may not share an id,
-# which a schema cannot say
+# which a schema cannot say; no more can it say which messages a chat has, or which keys repeat a request
 _LENIENT = [checks.negative_data_rejection, checks.positive_data_acceptance]
+# an id may have a slash: a path with two of them may be another route's as well; and each method is a route of its own
+_METHODS = [checks.unsupported_method, checks.allow_header_conformance]
 
 
 @api.parametrize()
 @SETTINGS
 def test_answers_are_as_documented(case: schemathesis.Case, base_url: str) -> None:
-    excluded = _LENIENT if case.method in ("POST", "PATCH") else []
+    excluded = _LENIENT if case.method in ("POST", "PATCH", "PUT", "DELETE") else []
+    if case.path.startswith("/v1/users/"):
+        excluded = [*excluded, *_METHODS]
     case.call_and_validate(base_url, headers=bearer(), excluded_checks=excluded)
 
 
@@ -75,7 +79,7 @@ def test_answers_are_as_documented(case: schemathesis.Case, base_url: str) -> No
 @SETTINGS
 def test_answers_about_a_chat_that_exists_are_as_documented(case: schemathesis.Case, base_url: str) -> None:
     case.path_parameters["chat"] = "c1"
-    excluded = _LENIENT if case.method == "PATCH" else [checks.negative_data_rejection]
+    excluded = _LENIENT if case.method in ("POST", "PATCH") else [checks.negative_data_rejection]
     case.call_and_validate(base_url, headers=bearer(), excluded_checks=excluded)
 
 
