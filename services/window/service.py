@@ -17,7 +17,7 @@ from itertools import groupby
 
 from redis.asyncio import Redis
 
-from schemas.delivery import Topics
+from schemas.delivery import Outgoing, Topics
 from schemas.turns import TurnRecorded
 from services.failures import Poison, Transient
 from services.state import deleted, outbox
@@ -52,7 +52,8 @@ class Window:
                     results.append(await self._back.apply(delivered))
                 except Poison as poison:
                     results.append(poison)
-        return results
+        # turns alone are read in one go, and find nothing twice
+        return results if all(isinstance(item.event, TurnRecorded) for item in batch) else _once(results)
 
     async def tombstone(self, chat: str) -> Work:
         """A tombstone of a chat. Raises Poison where the chat was not deleted."""
@@ -115,3 +116,14 @@ class Window:
 
         place = max(place for place, result in enumerate(results) if isinstance(result, Work))
         results[place] = replace(results[place], confirmed=trim)  # type: ignore[type-var]
+
+
+def _once(results: list[Work | Poison]) -> list[Work | Poison]:
+    """What the outbox held at several events of the batch is published with the first of them: nothing is trimmed before
+    the whole batch is confirmed."""
+    seen: set[Outgoing] = set()
+    for place, result in enumerate(results):
+        if isinstance(result, Work) and not seen.isdisjoint(result.publish):
+            results[place] = replace(result, publish=tuple(r for r in result.publish if r not in seen))
+        seen.update(result.publish)
+    return results

@@ -64,3 +64,21 @@ async def test_another_turn_under_the_id_of_an_event_that_was_taken_back_is_nobo
         ]
     )
     assert used(await window.apply([delivered(replied("t2", "z", "e2", 99), 4)])) == []
+
+
+@pytest.mark.rule("W7")
+async def test_what_waits_in_the_outbox_is_published_once_a_batch(redis: Redis) -> None:
+    window = Window(redis, len, ChunkSize(2, 1_000))
+    level = {"memory": {"level": "key_events"}}
+    batch = [delivered(replied(f"t{n}", "a", f"e{n}", n, **level), n) for n in range(20)]
+    for n in range(3):
+        batch.append(
+            delivered({"type": "message.deleted", "id": f"d{n}", "message": {"id": f"t{n}.u"}}, 20 + n)
+        )
+        batch.append(delivered(replied(f"s{n}", "a", f"f{n}", n), 30 + n))
+    for _ in range(2):
+        # and once more when the process dies
+        done = [record for result in await window.apply(batch) for record in result.publish]
+        chunks = [record for record in done if record.topic == Topics.CHUNKS]
+        assert len(chunks) >= 8
+        assert len(set(done)) == len(done)
