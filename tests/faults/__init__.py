@@ -3,11 +3,16 @@
 | module | what it does |
 |---|---|
 | load.py | what is published, and from that what has to be there at the end |
+| story.py | one chat: its turns, and what it takes back |
+| wishes.py | what is asked of a user's memories |
+| trouble.py | records that change nothing, or are wrong |
+| mind.py | what a user's memories have to be: a model of them |
 | workers.py | the worker processes: started, killed, restarted, stopped |
 | model.py | the model's endpoint, which counts its calls |
 | journal.py | everything that is in the topics |
 | progress.py | committed offsets over time, and how long a group took to recover from a kill |
 | state.py | what is in Redis, read without the product's code |
+| memories.py | the same for saved memories, and their checks |
 | check.py | the checks |
 | run.py | the parts put together; one object with everything a check needs |
 

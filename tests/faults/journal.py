@@ -18,12 +18,13 @@ class Entry(NamedTuple):
     partition: int
     offset: int
     key: bytes | None
-    value: bytes
+    value: bytes | None
     headers: dict[str, str]
 
     @property
     def event(self) -> dict[str, Any]:
-        """Its value as JSON."""
+        """Its value as JSON; a tombstone has none."""
+        assert self.value is not None
         found: dict[str, Any] = json.loads(self.value)
         return found
 

@@ -66,8 +66,8 @@ def check(booked: Booked, sent: Iterable[dict[str, Any]], load: Load) -> Iterato
     if (booked.tokens_in, booked.tokens_out) != tokens:
         yield f"ClickHouse has {(booked.tokens_in, booked.tokens_out)} tokens, {tokens} were used"
     paid = sorted((event["chat_id"], event["tokens_in"], event["tokens_out"]) for event in replies)
-    if paid != sorted((chat, *tokens) for (chat, _), tokens in load.replies.items()):
+    if paid != sorted(load.replies):
         yield f"{len(paid)} replies were sent to be booked, the load has {len(load.replies)}, or their tokens differ"
-    worth = sum((price("reply-model", *tokens) for tokens in load.replies.values()), Decimal(0))
+    worth = sum((price("reply-model", *tokens) for _, *tokens in load.replies), Decimal(0))
     if (booked.replies, booked.reply_credits) != (len(load.replies), worth):
         yield f"ClickHouse has {booked.replies} replies for {booked.reply_credits}, the load {len(load.replies)} for {worth}"

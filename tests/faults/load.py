@@ -1,22 +1,24 @@
-"""What a run publishes: turns of many chats in a random order, repeats of them, and records that are wrong.
+"""What a run publishes: turns of many chats in a random order, what these chats take back, forks, commands on memories,
+repeats of all that, and records that are wrong.
 
 Everything follows from the seed. What has to be there at the end is known from here alone.
 """
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
-TURNS, CHUNKS, SUMMARIES, USAGE = "chat.turns.v1", "chat.chunks.v1", "chat.summaries.v1", "credits.usage.v1"
+from tests.faults import trouble
+from tests.faults.story import REPLY_MODEL, Family, Story
+from tests.faults.trouble import USAGE, Planned
+from tests.faults.wishes import Wishes
 
-START = datetime(2026, 11, 30, 10, tzinfo=UTC)
-REPLY_MODEL = "reply-model"
+__all__ = ["DEFAULT_PRICE", "PRICE", "PRICES", "REPLY_MODEL", "USAGE", "Load", "plan"]
+
 PRICES = """\
 default:
   - {input: "0.001", output: "0.004"}
@@ -29,174 +31,199 @@ models:
 PRICE = {"reply-model": (Decimal("0.000301"), Decimal("0.001207"))}
 DEFAULT_PRICE = (Decimal("0.001"), Decimal("0.004"))
 
-_SAID = (
-    "the ferry leaves at seven and costs nine crowns",
-    "Der Leuchtturm blinkt alle zwölf Sekunden, vergiss das nicht",
-    "เรือออกเวลาเจ็ดโมงเช้า อย่าลืมนะ",
-    'she said "stay" \\ and then: {"n": 1}\nnext line',
-    "🚢 ⚓ ok",
-)
+REPEATS, COMMANDS_SHARE, WRITES = 0.1, 0.05, 0.1
+"""Shares of repeats, of commands from outside, and of turns that write into memories."""
+
+TAKEN_BACK = {
+    "turn.regenerated": 0.035,
+    "chat.rewound": 0.012,
+    "message.edited": 0.012,
+    "message.deleted": 0.01,
+}
+"""How many a turn."""
+
+FORKS, DELETED, LONG, COLLECTORS = 12, 25, 40, 20
+"""One chat in so many; at least one of each."""
+
+LONG_TURNS = 2.6
+"""Times the turns of the others: so many that a long-term memory is made, and taken apart."""
 
 
-class Planned(NamedTuple):
-    """One record to publish. `reason` begins the reason of its dead letter; None: it is no poison."""
-
-    topic: str
-    key: bytes
-    value: bytes
-    kind: str
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
+@dataclass
 class Load:
-    """`messages` has (id, text) of every chat in order; `replies` the uses of the load by (chat, turn): tokens in, out."""
+    """The records in order, and the chats as they have to be in the end. `commands` are those from outside, by id."""
 
     records: list[Planned]
-    messages: dict[str, list[tuple[str, str]]]
-    replies: dict[tuple[str, str], tuple[int, int]]
-    kinds: dict[str, int] = field(default_factory=dict)
+    stories: dict[str, Story]
+    commands: dict[str, dict[str, Any]] = field(default_factory=dict)
+    kinds: Counter[str] = field(default_factory=Counter)
 
     @property
     def poison(self) -> list[Planned]:
         """The records that belong in the dead letters."""
         return [record for record in self.records if record.reason is not None]
 
+    @property
+    def replies(self) -> list[tuple[str, int, int]]:
+        """Every reply that was paid for: its chat, tokens in and out."""
+        return [(story.name, *tokens) for story in self.stories.values() for tokens in story.replies]
 
-def turn(chat: str, number: int, dice: random.Random) -> dict[str, Any]:
-    """A turn of two messages as a frontend writes it. The texts name the chat, so that a model's call can be told apart."""
-    said, answered = dice.choice(_SAID), dice.choice(_SAID)
-    event: dict[str, Any] = {
-        "type": "turn.recorded",
-        "id": f"{chat}-e{number}",
-        "at": (START + timedelta(minutes=number)).isoformat(),
-        "chat": {"id": chat, "surface": dice.choice(["web", "api"]), "characters": ["mira"]},
-        "turn": {"id": f"t{number}"},
-        "messages": [
-            {"id": f"u{number}", "role": "user", "author": "ida", "text": f"{chat} {number}: {said}"},
-            {
-                "id": f"a{number}",
-                "role": "assistant",
-                "author": "mira",
-                "text": f"{chat} {number}: {answered}",
-            },
-        ],
-        "model": {"name": REPLY_MODEL, "context_window": 65_536},
-        "usage": {"prompt_tokens": dice.randint(1, 9_000), "completion_tokens": dice.randint(1, 900)},
-    }
-    if not chat.endswith("7"):  # those are signed out
-        event["user"] = {"id": f"user-{chat[-2:]}"}
-    if number == 0:
-        event["memory"] = {"level": "key_events" if int(chat[1:]) % 2 else "balanced"}
-    return event
+    @property
+    def taken_back(self) -> dict[str, int]:
+        """Take-backs by kind, forks and deleted chats among them."""
+        kinds = (*TAKEN_BACK, "chat.forked", "chat.deleted")
+        return {kind: self.kinds[kind] for kind in kinds}
+
+
+class _Plan:
+    """The load while it is made. `due`: what is published at a later place, because others have to come before it."""
+
+    def __init__(self, seed: int, chats: int, turns: int, poison: int) -> None:
+        self.dice = dice = random.Random(seed)
+        names = [f"c{number:03d}" for number in range(chats)]
+        long = set(dice.sample(names, max(1, chats // LONG)))
+        stories = {name: _story(name, long=name in long) for name in names}
+        self.load = Load([], stories)
+        self.order = [n for n in names for _ in range(round(turns * (LONG_TURNS if n in long else 1)))]
+        dice.shuffle(self.order)
+        self.left = Counter(self.order)
+        others = [name for name in names if name not in long]
+        self.doomed = set(dice.sample(others, max(1, chats // DELETED)))
+        # not long: their forks would be long as well
+        self.forked = self._places(sorted(set(others) - self.doomed), max(1, chats // FORKS))
+        self.collectors = set(dice.sample(names, max(1, chats // COLLECTORS)))
+        self.wishes: dict[str, Wishes] = {}
+        self.due: dict[int, list[tuple[Story, Planned]]] = {}
+        self.sent: list[Planned] = []
+        self.wrong = trouble.poisons(dice)
+        self.poisoned = set(dice.sample(range(len(self.order) // 10, len(self.order)), poison))
+
+    def _places(self, names: list[str], count: int) -> dict[str, int]:
+        """Which chats are forked, at which of their turns."""
+        chosen = self.dice.sample(names, min(count, len(names)))
+        return {name: self.dice.randint(self.left[name] // 2, self.left[name] * 3 // 4) for name in chosen}
+
+    def make(self) -> Load:
+        """All of it."""
+        dice, place = self.dice, 0
+        while place < len(self.order):
+            for new, forked in self.due.pop(place, ()):
+                self.load.stories[new.name] = new
+                self._send(forked)
+            story = self.load.stories[self.order[place]]
+            self._turn(story)
+            if story.name in self.forked and self.left[story.name] <= self.forked[story.name]:
+                self._fork(story, place)
+            for kind, share in TAKEN_BACK.items():
+                if dice.random() < share:
+                    # at once, or anywhere else
+                    self._take_back(story if dice.random() < 0.5 else self._any(), kind)
+            if story.name in self.doomed and not self.left[story.name]:
+                self._end(story)
+            self._beside(place)
+            place += 1
+        assert not self.due
+        self.load.kinds = Counter(record.kind for record in self.load.records)
+        return self.load
+
+    def _send(self, record: Planned) -> None:
+        self.load.records.append(record)
+        self.sent.append(record)
+
+    def _any(self) -> Story:
+        """A chat that is there and has a few turns."""
+        there = [s for s in self.load.stories.values() if not s.deleted and len(s.turns) >= 3]
+        return (
+            self.dice.choice(there) if there else max(self.load.stories.values(), key=lambda s: len(s.turns))
+        )
+
+    def _wishes(self, user: str | None) -> Wishes:
+        return self.wishes.setdefault(user or "nobody", Wishes(user or "nobody"))
+
+    def _ops(self, story: Story) -> list[dict[str, Any]]:
+        collects = story.name in self.collectors
+        if self.dice.random() >= (0.8 if collects else WRITES):
+            return []
+        count = self.dice.randint(6, 12) if collects else self.dice.randint(1, 3)
+        return self._wishes(story.user).of_turn(self.dice, count)
+
+    def _turn(self, story: Story) -> None:
+        self.left[story.name] -= 1
+        self._send(trouble.record(story.record(self.dice, self._ops(story)), "turn"))
+
+    def _take_back(self, story: Story, kind: str) -> None:
+        dice, loose = self.dice, story.loose
+        if story.deleted or len(loose) < 2:
+            return
+        match kind:
+            case "turn.regenerated":
+                if any(text is None for _, text in story.turns[-1].messages):
+                    return
+                event = story.regenerate(dice, self._ops(story))
+            case "chat.rewound":
+                far = dice.random() < 0.2
+                keep = len(story.turns) - dice.randint(1, 30 if far else 5)
+                event = story.rewind(max(story.floor, keep))
+            case _:
+                near = [at for at in loose if at >= len(story.turns) - 20]
+                turn = story.turns[dice.choice(near if dice.random() < 0.5 else loose)]
+                places = [at for at, (_, text) in enumerate(turn.messages) if text is not None]
+                if not places:
+                    return
+                event = story.change(dice, turn, dice.choice(places), edit=kind == "message.edited")
+        self._send(trouble.record(event, kind))
+
+    def _fork(self, story: Story, place: int) -> None:
+        """The new chat begins with all that there is now, which its source leaves alone from now on. It is asked for
+        when the source's events have had the time to be applied, wherever a worker was killed."""
+        del self.forked[story.name]
+        story.floor = len(story.turns)
+        name = f"f{story.name[1:]}"
+        new, event = story.fork(name, story.floor)
+        later = min(place + len(self.order) // 3, len(self.order) - 1)
+        self.due.setdefault(later, []).append((new, trouble.record(event, "chat.forked")))
+        # it goes on among the others
+        turns = max(4, self.left[story.name] // 2)
+        for at in sorted(self.dice.randint(later + 1, len(self.order)) for _ in range(turns)):
+            self.order.insert(at, name)
+        self.left[name] = turns
+
+    def _end(self, story: Story) -> None:
+        event = story.delete(forget=self.dice.random() < 0.5)
+        key = story.name.encode()
+        # what comes after it is wrong, the same again as well
+        self.sent = [record for record in self.sent if record.key != key]
+        self._send(trouble.record(event, "chat.deleted"))
+        if self.poisoned and self.dice.random() < 0.5:
+            again = Story(story.name, Family("late"), None)
+            self.load.records.append(trouble.too_late(self.dice, f"late-{story.name}", again))
+
+    def _beside(self, place: int) -> None:
+        """Commands from outside, repeats, poison."""
+        dice, load = self.dice, self.load
+        if dice.random() < COMMANDS_SHARE:
+            story = self._any()
+            if story.user is not None:
+                command = self._wishes(story.user).command(dice, story.turns[-1].event["at"])
+                load.commands[command["id"]] = command
+                self._send(trouble.command(command, "command"))
+        if dice.random() < REPEATS:
+            there = [s for s in load.stories.values() if s.turns]
+            load.records.append(trouble.repeat(dice, self.sent, there))
+        if place in self.poisoned:
+            # every kind comes, the rest by chance
+            make = self.wrong.pop() if self.wrong else dice.choice(trouble.poisons(dice))
+            load.records.append(make(f"poison-{place}", self._any()))
+
+
+def _story(name: str, *, long: bool) -> Story:
+    number = int(name[1:])
+    # two chats a user; some are signed out, some are bounty chats
+    user = None if name.endswith("7") else f"user-{number // 2:03d}"
+    level = "balanced" if long or number % 2 == 0 else "key_events"
+    return Story(name, Family(name), user, "bounty" if name.endswith("15") else "normal", level)
 
 
 def plan(seed: int, chats: int, turns: int, poison: int) -> Load:
-    """Every chat's turns in order, the chats mixed; one record in nine is a repeat, `poison` records are wrong."""
-    dice = random.Random(seed)
-    names = [f"c{number:03d}" for number in range(chats)]
-    order = [name for name in names for _ in range(turns)]
-    dice.shuffle(order)
-    load = Load([], {name: [] for name in names}, {})
-    sent: list[dict[str, Any]] = []
-    wrong = _poisons(dice)
-    poisoned = set(dice.sample(range(chats, len(order)), poison))
-    for place, name in enumerate(order):
-        number = len(load.messages[name]) // 2
-        event = turn(name, number, dice)
-        load.messages[name] += [(message["id"], message["text"]) for message in event["messages"]]
-        usage = event["usage"]
-        load.replies[name, event["turn"]["id"]] = (usage["prompt_tokens"], usage["completion_tokens"])
-        load.records.append(_record(event, "turn"))
-        sent.append(event)
-        if dice.random() < 0.12:
-            load.records.append(_repeat(dice, sent))
-        if place in poisoned:
-            # every kind comes, the rest by chance
-            make = wrong.pop() if wrong else dice.choice(_poisons(dice))
-            load.records.append(make(f"poison-{place}", dice.choice(sent)))
-    for record in load.records:
-        load.kinds[record.kind] = load.kinds.get(record.kind, 0) + 1
-    return load
-
-
-def _record(event: dict[str, Any], kind: str, reason: str | None = None, key: str | None = None) -> Planned:
-    value = json.dumps(event, ensure_ascii=False).encode()
-    return Planned(TURNS, (key or event["chat"]["id"]).encode(), value, kind, reason)
-
-
-def _repeat(dice: random.Random, sent: list[dict[str, Any]]) -> Planned:
-    """Something that changes nothing: recent for the most part, so that it meets what is still in flight."""
-    event = dice.choice(sent[-50:] if dice.random() < 0.7 else sent)
-    number = f"{dice.getrandbits(48):x}"
-    match dice.choice(["same event", "same event", "same turn", "same id"]):
-        case "same event":
-            return _record(event, "same event again")
-        case "same turn":
-            return _record({**event, "id": f"again-{number}"}, "same turn under a new event id")
-        case _:
-            other = {**event, "turn": {"id": f"t-{number}"}, "usage": {"prompt_tokens": 10**6}}
-            other["messages"] = [{"id": f"m-{number}", "role": "user", "text": "another turn"}]
-            return _record(other, "another turn under a used event id")
-
-
-Make = Callable[[str, dict[str, Any]], Planned]
-
-
-def _poisons(dice: random.Random) -> list[Make]:
-    """One maker per kind, in a random order: from a unique name and an event that was sent before to a wrong record."""
-
-    def conflict(name: str, sent: dict[str, Any]) -> Planned:
-        first, *rest = sent["messages"]
-        changed = [{**first, "text": f"{first['text']} ({name})"}, *rest]
-        reason = "turn.id: a turn with this id was recorded with other"
-        return _record({**sent, "id": name, "messages": changed}, "conflicting turn", reason)
-
-    def taken(name: str, sent: dict[str, Any]) -> Planned:
-        message = sent["messages"][0]
-        reason = f"messages: the id {message['id']} belongs to a message of an earlier turn"
-        event = {**sent, "id": name, "turn": {"id": name}, "messages": [message]}
-        return _record(event, "message id of an earlier turn", reason)
-
-    def broken(name: str, sent: dict[str, Any]) -> Planned:
-        value = json.dumps({**sent, "id": name}).encode()[:-7]
-        return Planned(TURNS, sent["chat"]["id"].encode(), value, "broken JSON", "value: Invalid JSON")
-
-    def missing(name: str, sent: dict[str, Any]) -> Planned:
-        event = {**sent, "id": name}
-        del event["messages"]
-        return _record(event, "missing field", "messages: Field required")
-
-    def other_key(name: str, sent: dict[str, Any]) -> Planned:
-        event = {**sent, "id": name, "turn": {"id": name}}
-        return _record(
-            event, "other key", "key: is not the chat.id of the event", key=f"not-{sent['chat']['id']}"
-        )
-
-    def unsupported(name: str, sent: dict[str, Any]) -> Planned:
-        event = {"type": "message.deleted", "id": name, "chat": sent["chat"], "message": {"id": "u0"}}
-        return _record(event, "unsupported type", "type: message.deleted is not supported yet")
-
-    def bad_chunk(name: str, sent: dict[str, Any]) -> Planned:
-        value = json.dumps({"type": "chunk.closed", "id": name, "chat": sent["chat"]}).encode()
-        return Planned(
-            CHUNKS, sent["chat"]["id"].encode(), value, "chunk without fields", "at: Field required"
-        )
-
-    def bad_summary(name: str, sent: dict[str, Any]) -> Planned:
-        key = sent["chat"]["id"].encode()
-        return Planned(
-            SUMMARIES, key, f"{name}\x00".encode(), "summary that is no JSON", "value: Invalid JSON"
-        )
-
-    def bad_usage(name: str, sent: dict[str, Any]) -> Planned:
-        use = {"id": name, "at": sent["at"], "chat_id": sent["chat"]["id"], "model": "m", "stage": "reply"}
-        value = json.dumps({**use, "tokens_in": -5, "tokens_out": 1}).encode()
-        return Planned(USAGE, b"someone", value, "negative usage", "tokens_in: ")
-
-    makers: list[Make] = [
-        *(conflict, taken, broken, missing, other_key, unsupported),
-        *(bad_chunk, bad_summary, bad_usage),
-    ]
-    dice.shuffle(makers)
-    return makers
+    """`turns` of every chat, and what happens between them; `poison` records are wrong."""
+    return _Plan(seed, chats, turns, poison).make()

@@ -16,13 +16,16 @@ from tests.contract.scripted_openai import completion, data_of
 from tests.stack import until
 
 MODEL = "scripted"
+CHUNK = 10
+"""Messages of a chunk."""
+
 QUICK, SLOW, SLOW_SHARE = (0.02, 0.2), (0.5, 2.0), 0.2
 """Seconds of an answer. The slow ones are overtaken by many others, are in flight when their worker is killed, and
 when others' offsets are committed."""
 
 
 class Asked(NamedTuple):
-    """What a call wants summarised: a chunk or a merge of these messages of a chat."""
+    """What a call wants summarised: a chunk or a merge of these messages of a chat, or of one that was forked from it."""
 
     stage: str
     chat: str
@@ -42,8 +45,9 @@ class Model:
         self._dice = random.Random(seed)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """One call: one timeline line that names the chat and covers all."""
-        asked = _asked(data_of(await request.json()))
+        """One call: one timeline line that covers all, names the chat, and quotes the numbers of its texts."""
+        lines = data_of(await request.json())
+        asked = _asked(lines)
         self.calls[asked] += 1
         self.open += 1
         self.most = max(self.most, self.open)
@@ -55,7 +59,7 @@ class Model:
             raise
         finally:
             self.open -= 1
-        line = {"text": f"{asked.chat} went on.", "first": asked.first, "last": asked.last}
+        line = {"text": _told(asked, lines), "first": asked.first, "last": asked.last}
         answer: dict[str, Any] = {"timeline": [line], "promises": [], "facts": [], "state": []}
         if asked.stage == "chunk":
             answer["rules"] = []
@@ -70,17 +74,31 @@ class Model:
         with suppress(TimeoutError):
             await until(open, "calls of the model are open", 2.0)
 
-    @property
-    def repeated(self) -> int:
-        """Calls that had been made before."""
-        return self.calls.total() - len(self.calls)
-
 
 def _asked(lines: list[dict[str, Any]]) -> Asked:
     chat = lines[0]["text"].split(" ", 1)[0]
     if "part" in lines[0]:
         return Asked("merge", chat, lines[0]["first"], lines[-1]["last"])
     return Asked("chunk", chat, lines[0]["n"], lines[-1]["n"])
+
+
+_WENT_ON = " went on:"
+
+
+def numbers(line: str) -> list[int]:
+    """What a line of this model quotes."""
+    return [int(number) for number in line.partition(_WENT_ON)[2].split()]
+
+
+def _told(asked: Asked, lines: list[dict[str, Any]]) -> str:
+    if asked.stage == "chunk":
+        quoted = [int(line["text"].split(":")[0].split(" ")[1]) for line in lines]
+    else:
+        quoted = [number for line in lines for number in numbers(line["text"])]
+        if any(line["last"] - line["first"] >= CHUNK for line in lines):
+            # into the long-term memory, which has room for a part of it only
+            quoted = quoted[::3]
+    return f"{asked.chat}{_WENT_ON} {' '.join(map(str, quoted))}"
 
 
 @asynccontextmanager

@@ -19,14 +19,17 @@ from redis.asyncio import Redis
 from services.settings import Settings
 from streams.drain import drain
 from tests import cli
-from tests.faults import check, journal, ledger, model, state, workers
-from tests.faults.load import CHUNKS, PRICES, SUMMARIES, TURNS, USAGE, Load, Planned
+from tests.faults import check, journal, ledger, memories, model, state, workers
+from tests.faults.load import PRICES, Load
+from tests.faults.mind import Mind
 from tests.faults.progress import Progress, watched
+from tests.faults.trouble import CHANGES, CHUNKS, COMMANDS, SUMMARIES, TURNS, USAGE, Planned
 from tests.stack import until
 
 SESSION_SECONDS = 6
 IN_FLIGHT = 16
 _STEPS_A_SECOND = 20
+TOPICS = (TURNS, CHUNKS, SUMMARIES, USAGE, COMMANDS, CHANGES)
 
 
 @dataclass
@@ -44,6 +47,8 @@ class Run:
     planted: dict[tuple[str, int, int], Planned] = field(default_factory=dict)
     entries: dict[str, list[journal.Entry]] = field(default_factory=dict)
     booked: ledger.Booked | None = None
+    calls: check.Calls | None = None
+    minds: Mapping[str, Mind] = field(default_factory=dict)
 
     async def publish(self, load: Load, seconds: float) -> None:
         """All records in order, over about so many seconds, each confirmed."""
@@ -97,41 +102,57 @@ class Run:
     async def wrong(self, load: Load) -> list[str]:
         """Everything that is not as it has to be; after the end."""
         self.entries = await journal.read(self.bootstrap)
-        planted = {(entry.topic, entry.partition, entry.offset) for entry in self._good(None)}
-        events = {topic: [entry.event for entry in self._good(topic)] for topic in (CHUNKS, SUMMARIES, USAGE)}
-        closed: dict[str, dict[str, dict[str, object]]] = {}
-        for chunk in events[CHUNKS]:
-            closed.setdefault(chunk["chat"]["id"], {})[chunk["id"]] = chunk
-        found: list[str] = []
-        assert not planted & self.planted.keys()
+        good = {topic: self.good(topic) for topic in TOPICS}
+        assert (
+            not {(e.topic, e.partition, e.offset) for all in good.values() for e in all} & self.planted.keys()
+        )
+        events = {
+            topic: [e.event for e in good[topic] if e.value is not None]
+            for topic in (CHUNKS, SUMMARIES, USAGE)
+        }
+        closed = {chunk["id"]: chunk for chunk in events[CHUNKS]}
+        saved = {event["id"]: event for event in events[SUMMARIES]}
+        stories, found = load.stories, []
+        there = [story for story in stories.values() if not story.deleted]
         async with Redis.from_url(self.redis_url) as redis:
             ids = await state.chats(redis)
-            if ids != sorted(load.messages):
-                found.append(f"{len(ids)} chats of {len(load.messages)}")
-            chats = [await state.read(redis, id) for id in ids if id in load.messages]
-        needed = set()
+            if ids != sorted(stories):
+                found.append(f"{len(ids)} chats of {len(stories)}")
+            for story in (story for story in stories.values() if story.deleted):
+                found += check.deleted(story, await state.keys_of(redis, story.name), _tombstones(good))
+            chats = [await state.read(redis, story.name) for story in there if story.name in ids]
+            kept, contents = await memories.read(redis), await state.everything(redis)
         for chat in chats:
-            found += check.messages(chat, load.messages[chat.id])
-            found += check.chunks(chat, list(closed.get(chat.id, {}).values()))
-            found += check.summaries(chat)
-            needed |= check.asked(chat)
-        found += check.announced(chats, events[SUMMARIES])
-        if needed != self.model.calls.keys():
-            found.append(f"the model was asked for {self.model.calls.keys() - needed} beside what was needed")
+            story = stories[chat.id]
+            found += check.messages(chat, story)
+            found += check.chunks(chat, story, closed)
+            found += check.summaries(chat, story)
+        found += check.announced(chats, stories, saved.values())
+        self.calls = check.Calls(self.model.calls, chats, stories, closed.values(), saved.values())
+        found += self.calls.check()
+        wrong, self.minds = memories.wrong(good, kept, stories, load.commands)
+        found += wrong
+        found += check.nowhere(contents, there, self.minds.values())
         letters = [entry for topic, all in self.entries.items() if topic.endswith(".dlq") for entry in all]
+        # where a chat was deleted, its dead letters have tombstones as well
+        letters = [letter for letter in letters if letter.headers]
         found += check.dead_letters(letters, self.planted)
         if (self.folder / "clickhouse").is_dir():
             self.booked = await asyncio.to_thread(ledger.read, self.folder / "clickhouse")
             found += ledger.check(self.booked, events[USAGE], load)
         return found
 
-    def _good(self, topic: str | None) -> list[journal.Entry]:
-        """Records that are not planted poison, of one topic or of all that agents read."""
-        wanted = (TURNS, CHUNKS, SUMMARIES, USAGE) if topic is None else (topic,)
+    @property
+    def repeated(self) -> int:
+        """Calls of the model beyond what chunks and merges were for; after `wrong`."""
+        assert self.calls is not None
+        return self.calls.repeated
+
+    def good(self, topic: str) -> list[journal.Entry]:
+        """Records of a topic that are not planted poison."""
         return [
             entry
-            for name in wanted
-            for entry in self.entries[name]
+            for entry in self.entries[topic]
             if (entry.topic, entry.partition, entry.offset) not in self.planted
         ]
 
@@ -145,13 +166,23 @@ class Run:
     def redelivered(self) -> Counter[str]:
         """Records that are in a topic again under the same id, and dead letters that are there twice, by topic."""
         again: Counter[str] = Counter()
-        for topic in (CHUNKS, SUMMARIES, USAGE):
-            ids = [entry.event["id"] for entry in self._good(topic)]
+        for topic in (CHUNKS, SUMMARIES, USAGE, CHANGES):
+            ids = [entry.event["id"] for entry in self.good(topic) if entry.value is not None]
             again[topic] = len(ids) - len(set(ids))
         again["dead letters"] = sum(
-            len(all) for name, all in self.entries.items() if name.endswith(".dlq")
+            sum(bool(entry.headers) for entry in all)
+            for name, all in self.entries.items()
+            if name.endswith(".dlq")
         ) - len(self.planted)
         return again
+
+
+def _tombstones(entries: Mapping[str, list[journal.Entry]]) -> dict[str, set[str]]:
+    """Chats with a tombstone, by topic."""
+    return {
+        topic: {(entry.key or b"").decode() for entry in entries[topic] if entry.value is None}
+        for topic in (TURNS, CHUNKS, SUMMARIES)
+    }
 
 
 async def _confirmed(producer: AIOKafkaProducer, record: Planned) -> None:

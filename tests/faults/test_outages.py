@@ -23,7 +23,7 @@ from tests.faults.load import Load, plan
 from tests.faults.run import IN_FLIGHT, Run, opened
 from tests.stack import Broker, lanes, require, until
 
-SMALL = {"window": 2, "summarise": 2, "merge": 1, "credits": 1}
+SMALL = {"window": 2, "summarise": 2, "merge": 1, "memories": 1, "credits": 1}
 SECONDS = 12.0
 AWAY = 2.0
 """Seconds that a store stays away: longer than the first retries, shorter than the session timeout."""
@@ -80,7 +80,7 @@ async def test_redis_is_killed_and_comes_back(
             await publishing
             await finished(run, load)
             # an answer that met the outage is asked for once more, and nothing else is
-            assert run.model.repeated <= 2 * IN_FLIGHT * SMALL["summarise"] + 2 * IN_FLIGHT
+            assert run.repeated <= 2 * IN_FLIGHT * SMALL["summarise"] + 2 * IN_FLIGHT
 
 
 @pytest.mark.timeout(400)

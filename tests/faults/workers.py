@@ -17,7 +17,7 @@ from typing import NamedTuple
 from infra.stack import tether
 from tests.stack import until
 
-FULL: Mapping[str, int] = {"window": 3, "summarise": 3, "merge": 2, "credits": 1}
+FULL: Mapping[str, int] = {"window": 3, "summarise": 2, "merge": 2, "memories": 2, "credits": 1}
 
 
 class Kill(NamedTuple):
