@@ -174,6 +174,10 @@ class Consumer(FaustConsumer):
         await self.commit_and_end_transactions()
         await self.commit_and_end_transactions()
 
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Faust's watch for partitions that stand still: not kept. It asks for a position that aiokafka does not have while
+        an assignment is being made, and ends the worker with it; `lag_age_seconds` tells what it would log."""
+
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """The agents have their partitions."""
         await super().on_partitions_assigned(assigned, generation_id)

@@ -71,3 +71,11 @@ async def test_seeking_back_reaches_partitions_without_a_commit(monkeypatch: pyt
         == consumer._committed_offset
         == dict(zip(places, (5, None, None, None), strict=True))
     )
+
+
+def test_a_partition_without_a_position_does_not_end_the_worker() -> None:
+    """Faust would ask aiokafka for it while the assignment is being made, and crash."""
+    consumer = Consumer.__new__(Consumer)
+    thread = SimpleNamespace(verify_event_path=lambda now, tp: pytest.fail("asked"))
+    consumer._thread = thread  # type: ignore[assignment]
+    consumer.verify_event_path(0.0, PLACE)
