@@ -20,7 +20,7 @@ from tests.faults.workers import FULL
 from tests.stack import Broker
 
 CHATS, TURNS, KILLS, SECONDS = (
-    number("CHATS", 200),
+    number("CHATS", 150),
     number("TURNS", 50),
     number("KILLS", 12),
     number("SECONDS", 30),
