@@ -20,7 +20,18 @@ from pathlib import Path
 import uvloop
 
 from infra.stack import APACHE, EMBEDDED, jars
-from tests.bench import context, length, machine, memory, quality, visible, window
+from tests.bench import (
+    context,
+    context_memories,
+    length,
+    machine,
+    memories,
+    memory,
+    quality,
+    rewind,
+    visible,
+    window,
+)
 from tests.bench.report import Outcome, markdown, rewrite
 
 RESULTS = machine.ROOT / "build" / "bench.json"
@@ -29,7 +40,18 @@ DOCUMENT = machine.ROOT / "docs" / "benchmarks.md"
 Progress = Callable[[str], None]
 Run = Callable[[Progress], Awaitable[Sequence[Outcome]]]
 
-NAMES = ("window", "length", "context", "visible", "memory", "rules", "retention")
+NAMES = (
+    "window",
+    "length",
+    "rewind",
+    "context",
+    "context-memories",
+    "visible",
+    "memories",
+    "memory",
+    "rules",
+    "retention",
+)
 
 
 def plan(options: argparse.Namespace) -> Iterator[tuple[str, Run]]:
@@ -41,11 +63,18 @@ def plan(options: argparse.Namespace) -> Iterator[tuple[str, Run]]:
             yield f"window, {broker}", partial(window.run, broker, quick)
     if "length" in wanted:
         yield "length", partial(length.run, quick)
+    if "rewind" in wanted:
+        yield "rewind", partial(rewind.run, quick)
     if "context" in wanted:
         yield f"context, {brokers[0]}", partial(context.run, brokers[0], quick)
+    if "context-memories" in wanted:
+        yield f"context-memories, {brokers[0]}", partial(context_memories.run, brokers[0], quick)
     if "visible" in wanted:
         for broker in brokers:
             yield f"visible, {broker}", partial(visible.run, broker, quick)
+    if "memories" in wanted:
+        for broker in brokers:
+            yield f"memories, {broker}", partial(memories.run, broker, quick)
     if "memory" in wanted:
         yield f"memory, {brokers[0]}", partial(memory.run, brokers[0], quick)
     if "rules" in wanted:

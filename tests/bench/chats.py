@@ -11,7 +11,9 @@ from redis.asyncio import Redis
 from schemas.chunks import ChunkClosed
 from schemas.delivery import Outgoing, Position, Topics
 from schemas.summaries import SummarySaved
+from schemas.turns import TURN_EVENT, TurnEvent
 from services.failures import Poison
+from services.summaries.port import Summariser
 from services.summaries.service import Summaries
 from services.tokens.counter import TokenCounter
 from services.window.incoming import Delivered
@@ -29,9 +31,16 @@ _CHUNK, _SAVED = TypeAdapter(ChunkClosed), TypeAdapter(SummarySaved)
 class Chats:
     """Turns go in with `prepare` and `record`; `settle` summarises and merges until nothing is left to do."""
 
-    def __init__(self, redis: Redis, counter: TokenCounter) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        counter: TokenCounter,
+        summariser: Summariser | None = None,
+        characters: Sequence[str] = load.CHARACTERS,
+    ) -> None:
         self._window = Window(redis, counter, ChunkSize())
-        self._summaries = Summaries(redis, Clipping(), counter, clock=lambda: datetime.now(UTC))
+        self._summaries = Summaries(redis, summariser or Clipping(), counter, clock=lambda: datetime.now(UTC))
+        self._characters = characters
         self._offset = 0
         self._closed: list[Outgoing] = []
 
@@ -40,9 +49,24 @@ class Chats:
         events = []
         for at in range(turns):
             self._offset += 1
-            turn = load.decoded(self._offset, chats[at % len(chats)])
-            events.append(Delivered(turn, Position("bench", 0, self._offset), AT_MS + self._offset))
+            events.append(self._next(load.decoded(self._offset, chats[at % len(chats)], self._characters)))
         return events
+
+    def rewind(self, chat: str, turn: str) -> Delivered:
+        """The event that takes back all turns after this one; not yet recorded."""
+        self._offset += 1
+        event = {
+            "type": "chat.rewound",
+            "id": f"e-{self._offset}",
+            "at": "2026-06-01T12:00:00Z",
+            "chat": {"id": chat, "surface": "web", "characters": list(self._characters)},
+            "user": {"id": f"user-of-{chat}"},
+            "turn": {"id": turn},
+        }
+        return self._next(TURN_EVENT.validate_python(event))
+
+    def _next(self, event: TurnEvent) -> Delivered:
+        return Delivered(event, Position("bench", 0, self._offset), AT_MS + self._offset)
 
     async def record(self, events: Sequence[Delivered]) -> None:
         """What the window's service does with them, in batches; what it publishes counts as confirmed."""
@@ -55,6 +79,8 @@ class Chats:
         waiting, self._closed = self._closed, []
         while waiting:
             record = waiting.pop()
+            if record.value is None:  # a tombstone
+                continue
             if record.topic == Topics.CHUNKS:
                 done = await self._summaries.summarise(_CHUNK.validate_json(record.value))
             elif record.topic == Topics.SUMMARIES:

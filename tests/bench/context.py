@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -34,6 +34,7 @@ FULL = 60
 ROUNDS, ROUND_S = 6, 5.0
 FILL_S = 120.0
 TOKEN = "token-of-the-benchmark"
+COLUMNS = ("ms from the moment it was due", "p50", "p90", "p99", "max")
 
 _TIERS = (
     (Tier.long_term, 1, LEVELS[Level.balanced].long_term_tokens),
@@ -50,6 +51,25 @@ class Reads:
     fetched: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     refused: int = 0
+
+    @property
+    def size(self) -> float:
+        """KiB of an answer, on average."""
+        return sum(self.sizes) / len(self.sizes) / 1024
+
+    @property
+    def p99(self) -> float:
+        """Milliseconds that 99 % of the requests did not exceed."""
+        return percentile(self.asked, 0.99) * 1e3
+
+    def rows(self) -> list[tuple[str | float, ...]]:
+        """Under COLUMNS: requests, GETs, and the one over the other."""
+        context, plain = (
+            [percentile(each, share) * 1e3 for share in (0.5, 0.9, 0.99, 1.0)]
+            for each in (self.asked, self.fetched)
+        )
+        ratios = [a / b for a, b in zip(context, plain, strict=True)]
+        return [("GET context", *context), ("GET of the same bytes, Redis", *plain), ("ratio", *ratios)]
 
 
 async def run(broker: str, quick: bool, progress: Callable[[str], None]) -> list[Outcome]:
@@ -68,13 +88,13 @@ async def run(broker: str, quick: bool, progress: Callable[[str], None]) -> list
         Redis.from_pool(BlockingConnectionPool.from_url(settings.redis, max_connections=32)) as redis,
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as http,
     ):
-        await _fill(redis)
+        await fill(redis)
         await _overflow(publisher, redis, running["window"], http)
         workers = {**running, "gateway": gateway}
         async with flowing(publisher, TURNS, 10 + 4 * rounds * seconds, CHATS, FULL * CHATS):
             before = {name: each.cpu for name, each in workers.items()}
             done = {name: await each.metric(http, "done_total") for name, each in running.items()}
-            reads = await _read(gateway, redis, http, rounds, seconds, progress)
+            reads = await read(gateway, redis, http, rounds, seconds, progress)
             spent = {name: each.cpu - before[name] for name, each in workers.items()}
             done = {
                 name: await each.metric(http, "done_total") - done[name] for name, each in running.items()
@@ -82,7 +102,7 @@ async def run(broker: str, quick: bool, progress: Callable[[str], None]) -> list
     return [_outcome(broker, rounds, seconds, quick, reads, spent, done)]
 
 
-async def _read(
+async def read(
     gateway: Worker,
     redis: Redis,
     http: aiohttp.ClientSession,
@@ -90,6 +110,7 @@ async def _read(
     seconds: float,
     progress: Callable[[str], None],
 ) -> Reads:
+    """Blocks of requests and of GETs in turn, of the chats that `fill` made."""
     reads = Reads()
 
     async def ask(number: int) -> bytes:
@@ -138,16 +159,17 @@ async def _waiting(redis: Redis) -> int:
     return sum(await pipe.execute())
 
 
-async def _fill(redis: Redis) -> None:
-    """Chats whose window is full and whose tiers have four, four and one summary of the largest size."""
+async def fill(redis: Redis, characters: Sequence[str] = load.CHARACTERS) -> list[str]:
+    """Chats whose window is full and whose tiers have four, four and one summary of the largest size; their ids."""
     counter = default_counter()
-    chats = Chats(redis, counter)
+    chats = Chats(redis, counter, characters=characters)
     names = [f"full-{number}" for number in range(CHATS)]
     await chats.record(chats.prepare(names, FULL * CHATS))
     for name in names:
         summaries = list(_summaries(name, counter))
         stored = {summary.id: summary.model_dump_json(exclude_none=True) for summary in summaries}
         await redis.hset(keys.ChatKeys.of(name).summaries, mapping=stored)
+    return names
 
 
 def _summaries(chat: str, counter: TokenCounter) -> Any:
@@ -191,27 +213,18 @@ def _outcome(
     spent: dict[str, float],
     done: dict[str, float],
 ) -> Outcome:
-    size = sum(reads.sizes) / len(reads.sizes)
-    shares = (0.5, 0.9, 0.99, 1.0)
-    context, plain = (
-        [percentile(each, share) * 1e3 for share in shares] for each in (reads.asked, reads.fetched)
-    )
-    rows: list[tuple[str | float, ...]] = [
-        ("GET context", *context),
-        ("GET of the same bytes, Redis", *plain),
-        ("ratio", *(a / b for a, b in zip(context, plain, strict=True))),
-    ]
+    rows = reads.rows()
     used = ", ".join(f"{name} {each:.1f}" for name, each in spent.items())
     return Outcome(
         name="context",
         how=f"Broker: {broker}; {READS:.0f} requests/s on a fixed schedule, {len(reads.asked):,} of each kind in "
         f"{rounds} round(s), {TURNS:.0f} turns/s through window, summarise and merge (these two at their default "
-        f"niceness); answers of {size / 1024:.0f} KiB "
+        f"niceness); answers of {reads.size:.0f} KiB "
         "(window full, some pending, 4 + 4 + 1 summaries of the largest size).",
-        columns=("ms from the moment it was due", "p50", "p90", "p99", "max"),
+        columns=COLUMNS,
         rows=rows,
         targets=(
-            Target("GET context, p99", context[2], 15.0, unit="ms"),
+            Target("GET context, p99", reads.p99, 15.0, unit="ms"),
             Target("requests refused as overloaded", reads.refused, 0),
         ),
         quick=quick,

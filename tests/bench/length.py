@@ -28,13 +28,15 @@ it did not have at 100."""
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Per turn. Seconds on the wall, of this process's processor and of Redis's; bytes to and from Redis."""
+    """Per turn. Seconds on the wall, of this process's processor and of Redis's; bytes to and from Redis, and commands
+    that it carried out, those of scripts included."""
 
     wall: float
     cpu: float
     redis: float
     sent: float
     received: float
+    commands: float
 
 
 class Meter:
@@ -51,13 +53,15 @@ class Meter:
         await work()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         after = await self._counters()
-        redis, sent, received = ((b - a) / turns for a, b in zip(before, after, strict=True))
-        return Cost(wall / turns, cpu / turns, redis, sent, received)
+        redis, sent, received, commands = ((b - a) / turns for a, b in zip(before, after, strict=True))
+        return Cost(wall / turns, cpu / turns, redis, sent, received, commands)
 
-    async def _counters(self) -> tuple[float, int, int]:
+    async def _counters(self) -> tuple[float, int, int, int]:
         info = await self._redis.info("everything")
         used = info["used_cpu_user"] + info["used_cpu_sys"]
-        return used, info["total_net_input_bytes"], info["total_net_output_bytes"]
+        # a counter per command, and each grows inside scripts as well
+        commands = sum(each["calls"] for name, each in info.items() if name.startswith("cmdstat_"))
+        return used, info["total_net_input_bytes"], info["total_net_output_bytes"], commands
 
 
 async def run(quick: bool, progress: Callable[[str], None]) -> list[Outcome]:

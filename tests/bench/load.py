@@ -13,6 +13,8 @@ from streams.runtime.publisher import Publisher
 CHATS = 500
 SIZES = (300, 900)
 """Characters of the two messages of a turn."""
+CHARACTERS = ("mira",)
+"""Who answers in a chat, Mira always among them."""
 
 _SENTENCES = (
     "The harbour was quiet when Mira counted the lamps again and wrote the sum into the book.",
@@ -41,14 +43,20 @@ def text(number: int, characters: int) -> str:
 
 
 def event(
-    number: int, chat: str, sizes: Sequence[int] = SIZES, *, usage: bool = False, user: str | None = None
+    number: int,
+    chat: str,
+    sizes: Sequence[int] = SIZES,
+    *,
+    usage: bool = False,
+    user: str | None = None,
+    characters: Sequence[str] = CHARACTERS,
 ) -> bytes:
     """A recorded turn with a message of the user and one of the character, as a frontend writes it."""
     turn: dict[str, Any] = {
         "type": "turn.recorded",
         "id": f"e-{number}",
         "at": "2026-06-01T12:00:00Z",
-        "chat": {"id": chat, "surface": "web", "characters": ["mira"]},
+        "chat": {"id": chat, "surface": "web", "characters": list(characters)},
         "user": {"id": user or f"user-of-{chat}"},
         "turn": {"id": f"t-{number}"},
         "messages": [
@@ -73,9 +81,9 @@ def record(number: int, chats: int = CHATS, sizes: Sequence[int] = SIZES, *, usa
     return Outgoing(Topics.TURNS, chat.encode(), event(number, chat, sizes, usage=usage))
 
 
-def decoded(number: int, chat: str) -> TurnRecorded:
+def decoded(number: int, chat: str, characters: Sequence[str] = CHARACTERS) -> TurnRecorded:
     """The same as the window's service gets it."""
-    turn = TURN_EVENT.validate_json(event(number, chat))
+    turn = TURN_EVENT.validate_json(event(number, chat, characters=characters))
     assert isinstance(turn, TurnRecorded)
     return turn
 
