@@ -38,7 +38,7 @@ from services.takeback.store import Answer
 from services.takeback.values import Chat, Row
 from services.tokens.counter import TokenCounter
 from services.window import store as windows
-from services.window.incoming import Delivered, happened, memory_entry, memory_field, usage
+from services.window.incoming import Delivered, happened, in_order, memory_entry, memory_field, usage
 from services.window.store import AGENT, ChunkSize
 from services.work import REPEATED, Work
 
@@ -176,7 +176,7 @@ class TakingBack:
     def _announced(
         self, chat: str, held: Mapping[bytes, bytes], booked: Work | None, *, repeated: bool
     ) -> Work:
-        fields = sorted(held)
+        fields = in_order(held)
 
         async def trim() -> None:
             await outbox.trim(self._redis, chat, AGENT, fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -34,6 +35,11 @@ def memory_field(position: Position, step: int, id: str) -> str:
     """The outbox field of a memory command. Fields sort in the order in which commands take effect: by the event, and
     within one first what is taken back (step 0), then what is written (1)."""
     return f"{position.offset:016d}/{step}/{id}/memory"
+
+
+def in_order(fields: Iterable[bytes]) -> list[bytes]:
+    """Outbox fields in the order to publish them: chunks as they closed, then memory commands as they take effect."""
+    return sorted(fields, key=lambda field: field if field.endswith(b"/memory") else b"")
 
 
 def memory_entry(event: FinishedTurn, position: Position, at: datetime) -> tuple[str, str] | None:

@@ -23,7 +23,7 @@ from services.failures import Poison, Transient
 from services.state import deleted, outbox
 from services.takeback.service import TakingBack
 from services.tokens.counter import TokenCounter
-from services.window.incoming import Delivered, happened, memory_entry, usage
+from services.window.incoming import Delivered, happened, in_order, memory_entry, usage
 from services.window.store import AGENT, REFUSED, ChunkSize, Reply, apply, call
 from services.work import DONE, REPEATED, Work
 
@@ -98,8 +98,7 @@ class Window:
         if reply.outbox:
             known = found.setdefault(event.chat.id, {})
             entries = dict(zip(reply.outbox[::2], reply.outbox[1::2], strict=True))
-            # memory commands take effect in the order of their fields
-            new = sorted(field for field in entries if field not in known)
+            new = in_order(field for field in entries if field not in known)
             publish = (*outbox.outgoing(entries[field] for field in new), *publish)
             known |= entries
         return Work(publish, None, repeated) if publish else (REPEATED if repeated else DONE)

@@ -15,7 +15,7 @@ from schemas.delivery import Topics
 from schemas.turns import TurnRecorded
 from services.failures import Poison, Transient
 from services.state import ids, keys
-from services.window.incoming import Delivered
+from services.window.incoming import Delivered, in_order
 from services.window.store import SCRIPT, apply, call
 from services.work import Work
 from tests.integration.window_state import (
@@ -219,3 +219,14 @@ async def test_a_turn_is_announced_with_the_numbers_of_live_and_pending(redis: R
                     hints.append(json.loads(message["data"]))
     assert hints[-1] == {"type": "window", "version": 18, "live_messages": 30, "pending_messages": 6}
     assert [hint["version"] for hint in hints] == list(range(1, 19))
+
+
+def test_chunks_are_published_as_they_closed_and_memory_commands_as_they_take_effect() -> None:
+    fields = [b"f-chunk", b"0002/1/z/memory", b"a-chunk", b"0002/0/y/memory", b"0001/1/x/memory"]
+    assert in_order(fields) == [
+        b"f-chunk",
+        b"a-chunk",
+        b"0001/1/x/memory",
+        b"0002/0/y/memory",
+        b"0002/1/z/memory",
+    ]
