@@ -47,6 +47,27 @@ async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
     await connection.close()
 
 
+@pytest.mark.rule("C1", "C4")
+async def test_a_use_without_a_chat_counts_for_its_user_and_is_no_chat(connection: Connection) -> None:
+    insert = (
+        INSERTS[1]
+        .sql.replace("'g1'", "'d1'")
+        .replace("'lighthouse'", "''")
+        .replace("'merge'", "'generation'")
+    )
+    [before] = await connection.rows("SELECT chats, uses, credits FROM spend_by_user WHERE user_id = 'ada'")
+    chats = await connection.rows("SELECT chat_id FROM top_chats")
+    await connection.command(insert)
+    [after] = await connection.rows("SELECT chats, uses, credits FROM spend_by_user WHERE user_id = 'ada'")
+    assert (after[0], after[1]) == (before[0], before[1] + 1)
+    assert after[2] > before[2]
+    assert await connection.rows("SELECT chat_id FROM top_chats") == chats
+    [day] = await connection.rows("SELECT chats FROM spend_by_day WHERE day = '2026-11-30'")
+    assert day[0] == 3
+    [character] = await connection.rows("SELECT chats FROM spend_by_character WHERE character = 'mira'")
+    assert character[0] == 2
+
+
 @pytest.mark.rule("C4", "C2")
 async def test_each_query_answers_what_the_page_shows(connection: Connection) -> None:
     assert len(INSERTS) == 2
