@@ -30,6 +30,7 @@ All keys of a user share one hash slot as well.
 | `:c`, `:co` | hash, list | command id -> its result; ids in the order they came, of as many as are remembered |
 | `:l` | hash | character -> `0` where chats with it are not learned from |
 | `:o:memories` | hash | outbox |
+| `:o:drafts` | hash | outbox of what drafting has cost |
 """
 
 from __future__ import annotations

@@ -61,6 +61,16 @@ async def test_each_record_gets_its_answer_in_order(opened: tuple[Connection, Cl
     ]
 
 
+@pytest.mark.rule("C1")
+async def test_a_use_for_which_no_chat_was_read_is_booked(
+    opened: tuple[Connection, ClickHouseLedger],
+) -> None:
+    connection, ledger = opened
+    generation = record(1, chat_id=None, user_id="u1", stage="generation")
+    assert await Credits(ledger, PRICES).handle([generation]) == [DONE]
+    assert await connection.rows("SELECT chat_id, user_id, stage FROM usage") == [("", "u1", "generation")]
+
+
 @pytest.mark.parametrize(
     ("bad", "named"),
     [
