@@ -9,8 +9,12 @@ from typing import Any, NamedTuple
 Value = str | bytes | int
 
 
+BRING = "BRING"
+"""Not one of Redis: fields of another hash are set here as well. Arguments: its key, then its field and the one here, ..."""
+
+
 class Step(NamedTuple):
-    """One command of Redis on one key."""
+    """One command of Redis on one key, or BRING."""
 
     command: str
     key: str
@@ -28,6 +32,12 @@ class Changes:
         if fields:
             pairs = tuple(part for pair in fields.items() for part in pair)
             self.steps.append(Step("HSET", key, pairs))
+
+    def bring(self, key: str, source: str, names: Mapping[str, str]) -> None:
+        """Fields of the hash `source`, by the names that they get in the hash `key`: what Redis has is not sent again."""
+        if names:
+            pairs = tuple(part for here, there in names.items() for part in (there, here))
+            self.steps.append(Step(BRING, key, (source, *pairs)))
 
     def drop(self, key: str, fields: Iterable[Value]) -> None:
         """Fields of a hash, existing or not."""

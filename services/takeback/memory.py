@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from services.takeback.changes import Changes, Step
+from services.takeback.changes import BRING, Changes, Step
 
 
 def _bytes(value: Any) -> bytes:
@@ -54,6 +54,11 @@ class Copy:
         if command == "HSET":
             names, values = arguments[::2], arguments[1::2]
             self.hashes.setdefault(key, {}).update(zip(map(_bytes, names), map(_bytes, values), strict=True))
+        elif command == BRING:
+            source, *pairs = arguments
+            for there, here in zip(pairs[::2], pairs[1::2], strict=True):
+                value = self.hashes[str(source)][_bytes(there)]
+                self.hashes.setdefault(key, {})[_bytes(here)] = value
         elif command == "HDEL":
             for name in arguments:
                 self.hashes.get(key, {}).pop(_bytes(name), None)

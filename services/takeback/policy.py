@@ -244,9 +244,10 @@ def _begun(chat: Chat) -> Plan:
 
 def _apart(changes: Changes, k: ChatKeys, apart: Apart) -> None:
     changes.drop(k.summaries, apart.gone)
+    back = {summary.id: name for name, summary in apart.back.items()}
+    changes.bring(k.summaries, k.archived_summaries, back)
     changes.drop(k.archived_summaries, apart.forgotten)
     changes.drop(k.archive, [summary.id for summary in apart.chunks])
-    changes.set(k.summaries, {summary.id: summary.raw for summary in apart.back.values()})
 
 
 def _written(chat: Chat, turns: list[TurnEntry]) -> dict[str, list[str]]:

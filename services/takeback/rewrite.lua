@@ -4,7 +4,8 @@
 -- KEYS  1 :w  2 :e  3 :o:window  4.. the keys of the steps
 -- ARGV  1 epoch  2 partition  3 offset  4 event id  5 version that was read, or '' where there was no chat
 --       6 whole | part (the script after this one in the same transaction notes the event) | last (the chat is deleted)
---       7 channel  8 hint as JSON, or ''  9.. per step: command, place of its key, count of arguments, arguments
+--       7 channel  8 hint as JSON, or ''  9.. per step: command, place of its key, count of arguments, arguments;
+--       of BRING: place of the hash that fields come from, then its field and the one here, ...
 -- Returns {status, ...}: applied | repeated | raced | stale | partition | deleted; with the first two follows the outbox
 -- (field, value, ...), with partition the one of the chat's earlier events.
 local state = redis.call('HMGET', KEYS[1], 'ep', 'pa', 'of', 'v', 'dl')
@@ -29,6 +30,13 @@ while at <= #ARGV do
   local command, key, count = ARGV[at], KEYS[3 + tonumber(ARGV[at + 1])], tonumber(ARGV[at + 2])
   local first, last = at + 3, at + 2 + count
   if count == 0 then redis.call(command, key) end
+  if command == 'BRING' then
+    local source = KEYS[3 + tonumber(ARGV[first])]
+    for pair = first + 1, last, 2 do
+      redis.call('HSET', key, ARGV[pair + 1], redis.call('HGET', source, ARGV[pair]))
+    end
+    first = last + 1
+  end
   while first <= last do
     redis.call(command, key, unpack(ARGV, first, math.min(first + SLICE - 1, last)))
     first = first + SLICE

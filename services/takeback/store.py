@@ -13,7 +13,7 @@ from schemas.live import WindowChanged
 from services.state import keys
 from services.state.scripts import Script
 from services.state.transaction import at_once
-from services.takeback.changes import Changes, Value
+from services.takeback.changes import BRING, Changes, Value
 from services.window.store import AGENT, SCRIPT, Reply
 
 REWRITE = Script("services.takeback", "rewrite.lua")
@@ -57,7 +57,10 @@ def call(
     ]
     for step in changes.steps:
         place = places.setdefault(step.key, len(places) + 1)
-        arguments += (step.command, place, len(step.arguments), *step.arguments)
+        values = step.arguments
+        if step.command == BRING:
+            values = (places.setdefault(str(values[0]), len(places) + 1), *values[1:])
+        arguments += (step.command, place, len(values), *values)
     return [k.window, k.events, keys.outbox(chat, AGENT), *places], arguments
 
 
