@@ -78,6 +78,9 @@ async def _measure(
     chats, meter = Chats(redis, default_counter(), counting), Meter(redis)
     started = time.monotonic()
     found: dict[int, list[Rewound]] = {length: [] for length in lengths}
+    # the first one of all loads the script
+    await chats.grow(["another"], 2)
+    await _rewind(redis, chats, counting, meter, "another", 1)
     for number in range(rounds):
         for length in lengths if number % 2 else reversed(lengths):
             chat = f"chat-{length}"
