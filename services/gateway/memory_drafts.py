@@ -81,9 +81,7 @@ async def post_generate(
     responses={**_DRAFTED, **documented(400, 401, 404, 409, 413, 422, 503)},
     openapi_extra=bodies.described(DraftMessages),
 )
-async def post_draft(
-    request: Request, principal: Authenticated, chat: ChatId, idempotency_key: IdempotencyKey = None
-) -> Response:
+async def post_draft(request: Request, principal: Authenticated, chat: ChatId) -> Response:
     """Of messages that are live, pending or summarised. 409: memory is off in this chat. Drafts cost credits where a model
     writes them; the messages themselves never do."""
     deps = deps_of(request)
@@ -97,16 +95,13 @@ async def post_draft(
         messages = await reading.messages(redis, chat, asked.messages)
     _refuse_missing(asked.messages, messages)
 
-    async def make() -> bytes:
-        drafts, model = policy.originals(messages), None
-        if asked.mode == "drafts":
-            use = _use(deps, found.owner, Stage.draft, chat=chat, character=character)
-            made = await _drafted(deps, use, lambda: deps.drafting.from_messages(messages))
-            drafts, model = made.drafts, made.model
-        return to_json(_view(drafts, scope, listed, model, chat))
-
-    whole = b" ".join((b"draft", chat.encode(), body))
-    return await once(deps, principal, idempotency_key, whole, make, under_way=ANSWER_SECONDS)
+    # no answer is kept for a repeat: it would hold text of the chat that may be taken back meanwhile
+    drafts, model = policy.originals(messages), None
+    if asked.mode == "drafts":
+        use = _use(deps, found.owner, Stage.draft, chat=chat, character=character)
+        made = await _drafted(deps, use, lambda: deps.drafting.from_messages(messages))
+        drafts, model = made.drafts, made.model
+    return Response(to_json(_view(drafts, scope, listed, model, chat)), media_type="application/json")
 
 
 @router.post(

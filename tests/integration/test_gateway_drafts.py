@@ -370,6 +370,23 @@ async def test_a_repeat_with_its_key_pays_nothing_twice(http: httpx.AsyncClient,
     assert len(uses(agent)) == 1
 
 
+@pytest.mark.rule("W7")
+async def test_drafting_keeps_nothing_of_what_the_chat_says(
+    redis: Redis, http: httpx.AsyncClient, drafter: Scripted
+) -> None:
+    needle = "needle-in-a-message"
+    event = said(0)
+    event["messages"][0]["text"] = f"This is the {needle}"
+    await play(redis, [event])
+    before = sorted(await redis.keys())
+    for mode in ("drafts", "originals"):
+        body = {"messages": ["m0"], "mode": mode}
+        response = await http.post(DRAFT, json=body, headers={"Idempotency-Key": mode})
+        assert response.status_code == 200
+    assert needle in response.text
+    assert sorted(await redis.keys()) == before
+
+
 async def test_without_a_model_drafts_come_from_the_texts(redis: Redis, agent: Applying) -> None:
     await play(redis, [said(0)])
     async with started(app_on(redis, agent), user_token("u1")) as http:
