@@ -31,7 +31,7 @@ models:
 PRICE = {"reply-model": (Decimal("0.000301"), Decimal("0.001207"))}
 DEFAULT_PRICE = (Decimal("0.001"), Decimal("0.004"))
 
-REPEATS, COMMANDS_SHARE, WRITES = 0.1, 0.05, 0.1
+REPEATS, COMMANDS_SHARE, WRITES = 0.1, 0.05, 0.15
 """Shares of repeats, of commands from outside, and of turns that write into memories."""
 
 TAKEN_BACK = {
@@ -166,7 +166,8 @@ class _Plan:
                 event = story.rewind(max(story.floor, keep))
             case _:
                 near = [at for at in loose if at >= len(story.turns) - 20]
-                turn = story.turns[dice.choice(near if dice.random() < 0.5 else loose)]
+                wrote = [at for at in loose if story.turns[at].wrote] or near
+                turn = story.turns[dice.choice(dice.choice([near, list(loose), wrote]))]
                 places = [at for at, (_, text) in enumerate(turn.messages) if text is not None]
                 if not places:
                     return

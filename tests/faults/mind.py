@@ -54,7 +54,7 @@ class Mind:
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self.off = False
-        self.displaced = self.struck = 0
+        self.displaced = self.struck = self.overtaken = 0
         self._number = 0
 
     def there(self) -> dict[str, tuple[str, bool, str]]:
@@ -178,6 +178,7 @@ class Mind:
                     write.turn = None
                 continue
             affected += _said(entry.writes, hit)
+            self.overtaken += entry.writes[-1] not in hit
             entry.writes = [write for write in entry.writes if write not in hit]
             self.struck += len(hit)
             if entry.text is not None:

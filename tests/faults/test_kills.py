@@ -85,7 +85,8 @@ def _print(run: Run, load: Load, seconds: tuple[float, float, float]) -> None:
         f"commands on memories: {', '.join(f'{count} {type}' for type, count in sorted(commands.items()))}; "
         f"{len(there)} memories of {len(run.minds)} users, {sum(pinned for _, pinned, _ in there)} pinned, "
         f"{sum(mind.displaced for mind in run.minds.values())} displaced, "
-        f"{sum(mind.struck for mind in run.minds.values())} writes taken back"
+        f"{sum(mind.struck for mind in run.minds.values())} writes taken back, "
+        f"{sum(mind.overtaken for mind in run.minds.values())} times behind a later one that stays"
     )
     print(f"kills {len(kills)}: " + ", ".join(f"{kills.count(agent)} {agent}" for agent in FULL))
     print("published again after a kill: " + ", ".join(f"{n} {t}" for t, n in run.redelivered().items()))

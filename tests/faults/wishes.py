@@ -33,7 +33,7 @@ class Wishes:
 
     def _of_character(self, dice: random.Random) -> Op:
         kind = dice.choices(
-            ("save", "save nameless", "update", "delete", "echo", "wrong"), (40, 25, 15, 10, 5, 5)
+            ("save", "save nameless", "update", "delete", "echo", "wrong"), (35, 20, 25, 10, 5, 5)
         )[0]
         if kind == "save" or not self.ids:
             return {"op": "save", "id": self._id(), "text": self._text(dice), "scope": dice.choice(SCOPES)}
@@ -82,8 +82,8 @@ class Wishes:
         return self.ids[-1]
 
     def _any(self, dice: random.Random) -> str:
-        """Rather a new one."""
-        return dice.choice(self.ids[-8:] if dice.random() < 0.7 else self.ids)
+        """Rather a new one: what is taken back has been written again by then, or not."""
+        return dice.choice(self.ids[-6:] if dice.random() < 0.8 else self.ids)
 
     def _text(self, dice: random.Random) -> str:
         self.texts += 1
