@@ -132,17 +132,27 @@ class Consumer(FaustConsumer):
         one of the new assignment, though it may begin behind the committed offset: what lies between would never be
         delivered, and be committed with it.
         """
-        if self.flow_active and self._buffered_partitions and not self._get_active_partitions():
-            # Faust sleeps for a second when all buffers are full
+        full = self.flow_active and bool(self._buffered_partitions)
+        if full:
             self._room.clear()
-            await self.wait_first(self._room.wait(), self.suspend_flow.wait(), timeout=FULL_WAIT)
+            if not self._get_active_partitions():
+                # Faust sleeps for a second when all buffers are full
+                await self._wait_for_room(FULL_WAIT)
         generation = self.app.consumer_generation_id
-        records, active = await super()._wait_next_records(timeout)
+        # a fetch is for the partitions that have room when it begins: one that waited for more of them would keep
+        # those waiting that get room meanwhile, whose records are here already
+        records, active = await super()._wait_next_records(0 if full else timeout)
+        if full and not records:
+            await self._wait_for_room(FETCH_WAIT_MS / 1000)
         if records and self.app.consumer_generation_id != generation:
             if self.assignment():
                 await self.perform_seek()
             return {}, active
         return records, active
+
+    async def _wait_for_room(self, seconds: float) -> None:
+        """Until a buffer has room again, or a suspension begins."""
+        await self.wait_first(self._room.wait(), self.suspend_flow.wait(), timeout=seconds)
 
     async def perform_seek(self) -> None:
         """Every partition back to what is committed, or to its beginning where nothing is yet.

@@ -228,6 +228,35 @@ async def test_the_fetcher_goes_on_as_soon_as_one_of_all_full_buffers_has_room(
     assert len(asked) == 1
 
 
+async def test_a_fetch_does_not_wait_for_some_partitions_while_others_get_room(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = agent.consumer
+    asked: list[tuple[set[TP], float]] = []
+    wait_first = FaustConsumer.wait_first
+
+    async def patient(self: FaustConsumer, *coros: Any, timeout: float | None = None) -> Any:
+        # no clock: it goes on because it is told
+        return await wait_first(self, *coros)
+
+    async def fetch(self: FaustConsumer, timeout: float) -> tuple[Any, Any]:
+        asked.append((set(self._get_active_partitions()), timeout))
+        return ({PLACE: _records(99)} if PLACE in asked[-1][0] else {}), asked[-1][0]
+
+    monkeypatch.setattr(FaustConsumer, "wait_first", patient)
+    monkeypatch.setattr(FaustConsumer, "_wait_next_records", fetch)
+    await consumer._deliver(_fetched(*range(BUFFER)))
+    fetching = asyncio.create_task(_got(consumer))
+    await _turns()
+    # nothing came for the other one: it neither waits in the fetch, where nothing would wake it, nor asks again and again
+    assert asked == [({OTHER}, 0)]
+    _queue(agent).get_nowait()
+    consumer.taken(PLACE, _queue(agent))
+    assert await fetching == []
+    assert await _got(consumer) == [(PLACE, [99])]
+    assert asked[1] == ({PLACE, OTHER}, 1.0)
+
+
 async def test_a_suspension_ends_the_wait_for_room(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = agent.consumer
     _fetches(monkeypatch, {})
