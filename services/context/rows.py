@@ -1,8 +1,7 @@
 """Messages and summaries as they are stored, read as cheaply as they can be.
 
-The text of a summary goes from Redis into an answer as it is, both times as JSON: it is cut out, not decoded. In JSON a
-quotation mark inside a string has a backslash before it: names of keys, with the quotation marks and the colon around
-them, can only be the keys. What does not stand as `model_dump_json` writes it is decoded.
+Texts go from Redis into an answer as they are, both times as JSON: they are cut out, not decoded. What does not stand as
+it is written (`services/window/store.py`, `model_dump_json`) is decoded.
 """
 
 from __future__ import annotations
@@ -14,9 +13,14 @@ from pydantic_core import from_json, to_json
 
 from schemas.summaries import Tier
 from services.context.snapshot import StoredMessage, StoredSummary
+from services.context.times import time_json
 
 _ROW = 7
 """Elements of a message's row."""
+
+_BETWEEN, _FIRST, _LAST = b'","', b',"', b'"]'
+_tuple = tuple.__new__
+"""Makes a named tuple in a third less time than its class does."""
 
 _BODY, _RULES, _TEXT, _TOKENS = b'"body":{', b'"rules":[', b',"text":"', b'","tokens":'
 
@@ -26,10 +30,41 @@ def messages(numbered: Mapping[bytes, bytes]) -> list[StoredMessage]:
 
     A deleted message has one element more, and no text: it keeps its number and is left out.
     """
-    numbers = sorted(map(int, numbered))
-    # one JSON array parses faster than many small ones; hardly a string is in another chat as well
-    rows = from_json(b"[%b]" % b",".join([numbered[b"%d" % seq] for seq in numbers]), cache_strings="keys")
-    return [StoredMessage(seq, *row) for seq, row in zip(numbers, rows, strict=True) if len(row) == _ROW]
+    rows = sorted((int(seq), row) for seq, row in numbered.items())
+    return [message for seq, row in rows if (message := _message(seq, row)) is not None]
+
+
+def _message(seq: int, row: bytes) -> StoredMessage | None:
+    """None for a deleted one. Raises ValueError for what is no row."""
+    pieces = _cut(row)
+    if pieces is None:
+        decoded = from_json(row)
+        if len(decoded) > _ROW:
+            return None
+        id, role, author, text, tokens, at, turn = map(to_json, decoded)
+        pieces = id[1:-1], role[1:-1], author[1:-1], text[1:], tokens, at, turn
+    id, role, author, text, tokens, at, turn = pieces
+    shown = b'{"seq":%d,"id":"%b","role":"%b","author":"%b","text":"%b,"tokens":%b,"turn_id":%b,"at":%b}'
+    made = shown % (seq, id, role, author, text, tokens, turn, time_json(at))
+    return _tuple(StoredMessage, (seq, id, int(tokens), int(at), turn, made))
+
+
+def _cut(row: bytes) -> tuple[bytes, ...] | None:
+    """The elements of a row as JSON, the first three without quotation marks, the text without the first one; None where it
+    has to be decoded.
+
+    In a string, a quotation mark has a backslash before it. Without backslashes `","` only ends one and begins another; in
+    the last one, `,"` can only be its beginning.
+    """
+    pieces = row.split(_BETWEEN, 3)
+    if len(pieces) < 4 or not row.endswith(_LAST):
+        return None
+    id, role, author, rest = pieces
+    if b"\\" in id or b"\\" in role or b"\\" in author:
+        return None
+    turn = rest.rfind(_FIRST, 0, -2)
+    text, tokens, at = rest[:turn].rsplit(b",", 2)
+    return id[2:], role, author, text, tokens, at, rest[turn + 1 : -1]
 
 
 def summary(stored: bytes, *, body: bool) -> StoredSummary:
@@ -44,8 +79,11 @@ def summary(stored: bytes, *, body: bool) -> StoredSummary:
 
 
 def _lean(stored: bytes) -> tuple[dict[str, Any], bytes] | None:
-    """A summary's data without what is large, and its text as JSON; None where the keys do not stand as
-    `model_dump_json` writes them."""
+    """A summary's data without what is large, and its text as JSON; None where it has to be decoded.
+
+    In a string, a quotation mark has a backslash before it: names of keys, with the quotation marks and the colon around
+    them, can only be the keys.
+    """
     start = stored.find(_BODY) + len(_BODY)
     rules = stored.find(_RULES, start)
     text = stored.find(_TEXT, rules)

@@ -6,21 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pydantic_core import from_json
+
 from schemas.chat import Level
 from schemas.summaries import Tier
 
 
 class StoredMessage(NamedTuple):
-    """A live or pending message. `at` is in milliseconds since 1970 (UTC)."""
+    """A live or pending message. `id` is a JSON string without its quotation marks, `turn` one with them, `shown` the JSON
+    object of an answer (of the shape of schemas.context.MessageView). `at` is in milliseconds since 1970 (UTC)."""
 
     seq: int
-    id: str
-    role: str
-    author: str
-    text: str
+    id: bytes
     tokens: int
     at: int
-    turn: str
+    turn: bytes
+    shown: bytes
+
+    @property
+    def name(self) -> str:
+        """The id as it is."""
+        name: str = from_json(b'"%b"' % self.id)
+        return name
 
 
 class StoredSummary(NamedTuple):

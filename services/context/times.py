@@ -20,6 +20,12 @@ def time_text(milliseconds: int) -> str:
     )
 
 
+@lru_cache(maxsize=16_384)
+def time_json(milliseconds: bytes) -> bytes:
+    """The same, from digits and as a JSON string."""
+    return b'"%b"' % time_text(int(milliseconds)).encode()
+
+
 @lru_cache(maxsize=1_024)
 def _minute(minutes: int) -> str:
     return (_EPOCH + timedelta(minutes=minutes)).isoformat(timespec="minutes")

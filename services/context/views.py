@@ -26,7 +26,6 @@ from services.context.memories import (
 )
 from services.context.policy import SEPARATOR, Context, Included, tier_tokens
 from services.context.snapshot import Snapshot, StoredMessage
-from services.context.times import time_text
 from services.window.policy import bounds
 
 _SEPARATOR = to_json(SEPARATOR)[1:-1]
@@ -122,26 +121,12 @@ def _summary_part(part: Part, included: Sequence[Included]) -> bytes:
 
 
 def _message_part(part: Part, messages: Sequence[StoredMessage]) -> bytes:
-    around = {
-        "part": part,
-        "tokens": sum([message.tokens for message in messages]),
-        "ids": [message.id for message in messages],
-        "span": _span(messages),
-    }
-    shown = [
-        {
-            "seq": seq,
-            "id": id,
-            "role": role,
-            "author": author,
-            "text": text,
-            "tokens": tokens,
-            "turn_id": turn,
-            "at": time_text(at),
-        }
-        for seq, id, role, author, text, tokens, at, turn in messages
-    ]
-    return _with(around, b"messages", to_json(shown))
+    around = {"part": part, "tokens": sum([message.tokens for message in messages]), "span": _span(messages)}
+    return b'%b,"ids":[%b],"messages":[%b]}' % (
+        to_json(around)[:-1],
+        b",".join([b'"%b"' % message.id for message in messages]),
+        b",".join([message.shown for message in messages]),
+    )
 
 
 def _with(members: Mapping[str, Any], name: bytes, value: bytes) -> bytes:
@@ -151,7 +136,7 @@ def _with(members: Mapping[str, Any], name: bytes, value: bytes) -> bytes:
 
 def _messages(messages: Sequence[StoredMessage]) -> dict[str, Any]:
     return {
-        "ids": [message.id for message in messages],
+        "ids": [message.name for message in messages],
         "count": len(messages),
         "tokens": sum(message.tokens for message in messages),
         "span": _span(messages),
@@ -165,8 +150,8 @@ def _span(messages: Sequence[StoredMessage]) -> dict[str, Any] | None:
     return {
         "first_seq": first.seq,
         "last_seq": last.seq,
-        "first_message": first.id,
-        "last_message": last.id,
+        "first_message": first.name,
+        "last_message": last.name,
         "messages": len(messages),
     }
 

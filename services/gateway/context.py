@@ -6,9 +6,11 @@ the validation itself, so this route takes the bare request and states its param
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import Field, ValidationError
 
 from schemas import limits
@@ -21,7 +23,18 @@ from services.gateway.auth import SECURITY, authenticate
 from services.gateway.ports import deps_of
 from services.gateway.problems import documented, invalid_parameters
 
-router = APIRouter()
+
+
+class _Bare(APIRoute):
+    """A route whose endpoint takes the request as it is: nothing is solved, nothing is serialised."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """What answers."""
+        endpoint: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return endpoint
+
+
+router = APIRouter(route_class=_Bare)
 _CHAT = "The chat's id; `/` in it as %2F or as it is."
 ChatId = Annotated[Id, Path(description=_CHAT)]
 

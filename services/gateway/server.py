@@ -61,6 +61,7 @@ async def serve(app: FastAPI, host: str, port: int) -> Handle:
         lifespan="on",
         server_header=False,
         ws="none",
+        proxy_headers=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     server = _Server(config)

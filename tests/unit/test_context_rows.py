@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
@@ -37,15 +39,46 @@ def any_text() -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from([*_LIKE_JSON, "1,2", "ü"]) | st.text(max_size=3), max_size=6).map("".join)
 
 
+def row(seq: int, text: str) -> tuple[Any, ...]:
+    return f"m{seq}{text}", "user", text, text, seq, 1_000 * seq + 5, f"t1{text}"
+
+
 @given(st.lists(any_text(), max_size=5))
 def test_messages_are_in_order_whatever_they_say(texts: list[str]) -> None:
-    stored = {
-        str(seq).encode(): to_json((f"m{seq}", "user", text, text, 1, 5, "t1"))
-        for seq, text in reversed(list(enumerate(texts, 8)))
-    }
+    numbered = list(enumerate(texts, 8))
+    stored = {str(seq).encode(): to_json(row(seq, text)) for seq, text in reversed(numbered)}
     found = rows.messages(stored)
-    assert [message.seq for message in found] == list(range(8, 8 + len(texts)))
-    assert [(message.author, message.text) for message in found] == [(text, text) for text in texts]
+    assert [message.seq for message in found] == [seq for seq, _ in numbered]
+    for message, (seq, text) in zip(found, numbered, strict=True):
+        id, role, author, _, tokens, at, turn = row(seq, text)
+        assert (message.name, from_json(message.turn)) == (id, turn)
+        assert (message.tokens, message.at) == (tokens, at)
+        assert from_json(message.shown) == {
+            "seq": seq,
+            "id": id,
+            "role": role,
+            "author": author,
+            "text": text,
+            "tokens": tokens,
+            "turn_id": turn,
+            "at": time_text(at),
+        }
+
+
+@given(st.lists(st.tuples(any_text(), st.sampled_from(["compact", "spaced", "deleted"])), max_size=5))
+def test_rows_of_any_kind_are_read_and_deleted_messages_left_out(messages: list[tuple[str, str]]) -> None:
+    stored = {}
+    for seq, (text, kind) in enumerate(messages):
+        data = [*row(seq, text), 1] if kind == "deleted" else row(seq, text)
+        stored[str(seq).encode()] = json.dumps(data).encode() if kind == "spaced" else to_json(data)
+    kept = [(seq, text) for seq, (text, kind) in enumerate(messages) if kind != "deleted"]
+    found = rows.messages(stored)
+    assert [(each.seq, from_json(each.shown)["text"]) for each in found] == kept
+
+
+def test_a_damaged_row_is_an_error() -> None:
+    with pytest.raises(ValueError, match="not enough values"):
+        rows.messages({b"1": b'["m1","user"]'})
 
 
 @given(st.integers(0, 4 * 10**12))
