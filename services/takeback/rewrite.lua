@@ -24,6 +24,9 @@ if redis.call('SISMEMBER', KEYS[2], ARGV[4]) == 1 then return answer('repeated')
 if same_log and tonumber(ARGV[3]) <= tonumber(state[3]) then return {'stale', state[3]} end
 if (state[4] or '') ~= ARGV[5] then return {'raced'} end
 
+-- where Redis refuses to write (no memory), it has to refuse before the first change: a script that has begun goes on, the
+-- turn's behind it is refused, and EXEC undoes nothing
+if ARGV[6] == 'part' then redis.call('HSET', KEYS[1], 'v', state[4]) end
 local SLICE = 4000 -- even: fields and values stay together; Lua's stack holds about 8,000
 local at = 9
 while at <= #ARGV do

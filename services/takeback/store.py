@@ -66,7 +66,7 @@ def call(
 
 async def run(redis: Redis, rewrite: Call) -> Answer:
     """Carry out a plan. Raises redis.RedisError."""
-    status, *rest = await REWRITE.run(redis, *rewrite)
+    ((status, *rest),) = await _run(redis, [(REWRITE, *rewrite)])
     return Answer(status.decode(), rest)
 
 
@@ -75,15 +75,18 @@ async def run_with_turn(
     rewrite: Call,
     turn: tuple[Sequence[str], Sequence[Any]],
 ) -> Answer:
-    """Carry out a plan and record a turn, both or neither in the eyes of a reader. Raises redis.RedisError."""
-    calls = [
-        ("EVALSHA", script.sha, len(names), *names, *arguments)
-        for script, (names, arguments) in ((REWRITE, rewrite), (SCRIPT, turn))
-    ]
-    try:
-        (status, *rest), recorded = await at_once(redis, calls)
-    except NoScriptError:
-        await redis.script_load(REWRITE.text)
-        await redis.script_load(SCRIPT.text)
-        (status, *rest), recorded = await at_once(redis, calls)
+    """Carry out a plan and record a turn, both or neither. Raises redis.RedisError."""
+    (status, *rest), recorded = await _run(redis, [(REWRITE, *rewrite), (SCRIPT, *turn)])
     return Answer(status.decode(), rest, Reply.of(recorded))
+
+
+async def _run(redis: Redis, scripts: Sequence[tuple[Script, Sequence[str], Sequence[Any]]]) -> list[Any]:
+    """Scripts in one transaction. Where Redis has forgotten them, nothing of it may take effect: EXEC does not undo."""
+    calls = [("EVALSHA", script.sha, len(names), *names, *arguments) for script, names, arguments in scripts]
+    try:
+        return await at_once(redis, calls)
+    except NoScriptError:
+        # in this order, and by nobody else: where the script of a plan is there, that of the turn behind it is as well
+        for script in (SCRIPT, REWRITE):
+            await redis.script_load(script.text)
+        return await at_once(redis, calls)

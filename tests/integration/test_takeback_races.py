@@ -1,0 +1,74 @@
+"""Taking back beside what else happens to a chat: the summariser, a Redis that forgets or is full, another worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, ResponseError
+
+from services.takeback import store
+from services.work import Work
+from tests.integration.takeback_state import recorded
+from tests.integration.test_takeback import MODEL, Chat, rewound
+
+
+@pytest.fixture
+def chat(redis: Redis) -> Chat:
+    return Chat(redis)
+
+
+def regenerated(turn: int, event: str = "again") -> dict[str, Any]:
+    said = [(f"m{turn}.0", f"asks-{turn:05d}"), (f"m{turn}.{event}", "better-one")]
+    return recorded(f"t{turn}", said, event, model=MODEL) | {"type": "turn.regenerated"}
+
+
+def replaced(chat: Chat, turn: int, event: str = "again") -> None:
+    """The turn as `regenerated` left it, for the check of the whole chat."""
+    said = regenerated(turn, event)["messages"]
+    chat.turns[turn] = (f"t{turn}", "", [(message["id"], message["text"]) for message in said])
+
+
+@pytest.mark.rule("W7")
+async def test_redis_forgets_the_scripts_and_the_process_dies_at_each_refusal(
+    chat: Chat, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chat.record(*range(9))
+    # a restart of Redis, and the first event behind it takes something back
+    await redis.script_flush()
+    await chat.take(rewound(7))
+    del chat.turns[8:]
+    event, asked = chat.event(regenerated(7)), store.at_once
+
+    async def dies(*arguments: Any, **named: Any) -> Any:
+        try:
+            return await asked(*arguments, **named)
+        except NoScriptError:
+            raise ConnectionError("died") from None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "at_once", dies)
+        try:
+            await chat.apply(event)
+        except ConnectionError:
+            await chat.state()
+    assert isinstance(await chat.apply(event), Work)
+    replaced(chat, 7)
+    await chat.state()
+
+
+@pytest.mark.rule("W7")
+async def test_a_full_redis_takes_no_turn_back_that_it_cannot_record_anew(chat: Chat, redis: Redis) -> None:
+    await chat.record(*range(9))
+    event = chat.event(regenerated(8))
+    await redis.config_set("maxmemory", "1")
+    try:
+        with pytest.raises(ResponseError):
+            await chat.apply(event)
+    finally:
+        await redis.config_set("maxmemory", "0")
+    await chat.state()
+    assert isinstance(await chat.apply(event), Work)
+    replaced(chat, 8)
+    await chat.state()
