@@ -1,7 +1,7 @@
 """Reads what a plan needs, and not more: the work is proportional to what is taken back, not to the chat.
 
 `ask` answers several commands of Redis at one moment (services.state.transaction.at_once, or a Copy). Between two of
-them the chat may change: the script compares the version that was read.
+them the chat may change: `of_version` gives an `ask` that notices.
 """
 
 from __future__ import annotations
@@ -19,6 +19,23 @@ Ask = Callable[[Sequence[tuple[Any, ...]]], Awaitable[list[Any]]]
 
 PAGE = 256
 """Turns in one answer."""
+
+
+class Changed(Exception):
+    """The chat is not the one any more that was read: a summary was saved, another worker took something back. What
+    is missing is not damage, and what a plan would refuse may be right now."""
+
+
+def of_version(ask: Ask, chat: Chat) -> Ask:
+    """`ask` for what belongs to `chat` as it was read. Raises Changed, and then gives no answer."""
+
+    async def asked(commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        *answers, version = await ask([*commands, ("HGET", ChatKeys.of(chat.id).window, "v")])
+        if (version or b"").decode() != chat.fields.get("v", ""):
+            raise Changed
+        return answers
+
+    return asked
 
 
 def table(answer: Any) -> dict[bytes, bytes]:

@@ -34,6 +34,7 @@ from services.state.transaction import at_once
 from services.takeback import deletion, fork, policy, reading, store
 from services.takeback.memory import Copy
 from services.takeback.policy import Plan
+from services.takeback.reading import Ask
 from services.takeback.store import Answer
 from services.takeback.values import Chat, Row
 from services.tokens.counter import TokenCounter
@@ -83,7 +84,10 @@ class TakingBack:
                 self._check(chat, delivered)
                 if await self._known(chat, event.id):
                     return await self._repeated(delivered)
-            answer = await self._attempt(chat, delivered)
+            try:
+                answer = await self._attempt(chat, delivered)
+            except reading.Changed:
+                continue
             if answer is None:
                 return REPEATED
             work = self._work(delivered, answer)
@@ -137,15 +141,16 @@ class TakingBack:
             if isinstance(event, ChatDeleted):
                 return await self._delete(Chat.empty(event.chat.id), delivered, event)
             raise Poison("chat.id: this chat has no turns")
+        ask = reading.of_version(self._ask, chat)
         match event:
             case TurnRegenerated():
-                return await self._regenerate(chat, delivered, event)
+                return await self._regenerate(ask, chat, delivered, event)
             case ChatRewound():
-                return await self._rewind(chat, delivered, event)
+                return await self._rewind(ask, chat, delivered, event)
             case MessageEdited():
-                return await self._change(chat, delivered, event.message.id, event.message.text)
+                return await self._change(ask, chat, delivered, event.message.id, event.message.text)
             case MessageDeleted():
-                return await self._change(chat, delivered, event.message.id, None)
+                return await self._change(ask, chat, delivered, event.message.id, None)
             case ChatDeleted():
                 return await self._delete(chat, delivered, event)
             case _:
@@ -184,20 +189,22 @@ class TakingBack:
         publish = (*outbox.outgoing(held[field] for field in fields), *(booked.publish if booked else ()))
         return Work(publish, trim if fields else None, repeated)
 
-    async def _rewind(self, chat: Chat, delivered: Delivered, event: ChatRewound) -> Answer:
+    async def _rewind(self, ask: Ask, chat: Chat, delivered: Delivered, event: ChatRewound) -> Answer:
         at = 0
         if event.turn is not None:
-            turn = await reading.turn(self._ask, chat.id, event.turn.id)
+            turn = await reading.turn(ask, chat.id, event.turn.id)
             if turn is None:
                 raise Poison(f"turn.id: this chat has no turn {event.turn.id}")
             at = turn.end
         if at == chat.number("n"):
             return await self._run(chat, delivered, Plan(), store.WHOLE)
-        plan = await self._cut(chat, at, refill=True)
+        plan = await self._cut(ask, chat, at, refill=True)
         return await self._run(chat, delivered, plan, store.WHOLE)
 
-    async def _regenerate(self, chat: Chat, delivered: Delivered, event: TurnRegenerated) -> Answer | None:
-        turn = await reading.turn(self._ask, chat.id, event.turn.id)
+    async def _regenerate(
+        self, ask: Ask, chat: Chat, delivered: Delivered, event: TurnRegenerated
+    ) -> Answer | None:
+        turn = await reading.turn(ask, chat.id, event.turn.id)
         if turn is None:
             raise Poison(f"turn.id: this chat has no turn {event.turn.id}")
         if turn.end != chat.number("n"):
@@ -206,11 +213,11 @@ class TakingBack:
             return None
         k = keys.ChatKeys.of(chat.id)
         names = [message.id for message in event.messages]
-        (numbers,) = await self._ask([("HMGET", k.message_ids, *names)])
+        (numbers,) = await ask([("HMGET", k.message_ids, *names)])
         for name, number in zip(names, numbers, strict=True):
             if number is not None and int(number) < turn.first:
                 raise Poison(windows.REFUSED["message"].format(detail=name))
-        plan = await self._cut(chat, turn.first, refill=False)
+        plan = await self._cut(ask, chat, turn.first, refill=False)
         rewrite = self._call(chat, delivered, plan, store.PART)
         position, at = delivered.position, happened(event, delivered.timestamp)
         memory = memory_entry(event, position, at)
@@ -219,13 +226,15 @@ class TakingBack:
         )
         return await store.run_with_turn(self._redis, rewrite, record)
 
-    async def _cut(self, chat: Chat, at: int, *, refill: bool) -> Plan:
+    async def _cut(self, ask: Ask, chat: Chat, at: int, *, refill: bool) -> Plan:
         limit = policy.limit(chat)
-        await reading.for_cut(self._ask, chat, at, limit.messages if refill else 0)
+        await reading.for_cut(ask, chat, at, limit.messages if refill else 0)
         return policy.cut(chat, at, limit, refill=refill)
 
-    async def _change(self, chat: Chat, delivered: Delivered, message: str, text: str | None) -> Answer:
-        seq = await reading.for_edit(self._ask, chat, message)
+    async def _change(
+        self, ask: Ask, chat: Chat, delivered: Delivered, message: str, text: str | None
+    ) -> Answer:
+        seq = await reading.for_edit(ask, chat, message)
         if seq is None:
             raise Poison(f"message.id: this chat has no message {message}")
         before = chat.rows[seq]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from services.takeback import store
 from services.work import Work
-from tests.integration.takeback_state import recorded
+from tests.integration.takeback_state import announced, recorded
 from tests.integration.test_takeback import MODEL, Chat, rewound
 
 
@@ -71,4 +72,65 @@ async def test_a_full_redis_takes_no_turn_back_that_it_cannot_record_anew(chat: 
     await chat.state()
     assert isinstance(await chat.apply(event), Work)
     replaced(chat, 8)
+    await chat.state()
+
+
+def after_the_first_read(chat: Chat, meanwhile: Callable[[], Awaitable[Any]]) -> None:
+    """Something happens once, between the first thing that the next plan reads and the second."""
+    back = chat.window._back
+    ask = back._ask
+
+    async def asked(commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        answers = await ask(commands)
+        if any(command[0] == "LRANGE" for command in commands):
+            back._ask = ask
+            await meanwhile()
+        return answers
+
+    back._ask = asked
+
+
+@pytest.mark.rule("W7")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"type": "message.edited", "message": {"id": "m1.0", "text": "other-text"}},
+        {"type": "message.deleted", "message": {"id": "m1.0"}},
+        rewound(0),
+        rewound(1),
+    ],
+)
+async def test_the_chunk_that_is_taken_back_gets_its_summary_meanwhile(
+    chat: Chat, body: dict[str, Any]
+) -> None:
+    works = [await chat.take(chat.turn(number)) for number in range(9)]
+    chat.turns += [(f"t{n}", "", [(m["id"], m["text"]) for m in chat.turn(n)["messages"]]) for n in range(9)]
+
+    async def summarised() -> None:
+        for work in works:
+            await chat.settle(work)
+
+    after_the_first_read(chat, summarised)
+    work = await chat.take(body)
+    assert chat.quoting.calls == 2
+    if body["type"] == "chat.rewound":
+        del chat.turns[int(body["turn"]["id"][1:]) + 1 :]
+    else:
+        chat.turns[1][2][0] = ("m1.0", body["message"].get("text"))
+    await chat.state()
+    await chat.settle(work)
+    await chat.state()
+
+
+@pytest.mark.rule("W7")
+async def test_another_worker_has_carried_the_event_out_meanwhile(chat: Chat, redis: Redis) -> None:
+    await chat.record(*range(9))
+    event = chat.event({"type": "message.edited", "message": {"id": "m1.0", "text": "other-text"}})
+    other = Chat(redis)
+    after_the_first_read(chat, lambda: other.apply(event))
+    work = await chat.apply(event)
+    assert isinstance(work, Work)
+    assert work.repeated
+    assert len(announced(work)[0]) == 1
+    chat.turns[1][2][0] = ("m1.0", "other-text")
     await chat.state()
