@@ -75,14 +75,14 @@ async def test_a_full_redis_takes_no_turn_back_that_it_cannot_record_anew(chat: 
     await chat.state()
 
 
-def after_the_first_read(chat: Chat, meanwhile: Callable[[], Awaitable[Any]]) -> None:
-    """Something happens once, between the first thing that the next plan reads and the second."""
+def after(read: str, chat: Chat, meanwhile: Callable[[], Awaitable[Any]]) -> None:
+    """Something happens once, right after the next event has read something by this command of Redis."""
     back = chat.window._back
     ask = back._ask
 
     async def asked(commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         answers = await ask(commands)
-        if any(command[0] == "LRANGE" for command in commands):
+        if any(command[0] == read for command in commands):
             back._ask = ask
             await meanwhile()
         return answers
@@ -110,7 +110,7 @@ async def test_the_chunk_that_is_taken_back_gets_its_summary_meanwhile(
         for work in works:
             await chat.settle(work)
 
-    after_the_first_read(chat, summarised)
+    after("LRANGE", chat, summarised)
     work = await chat.take(body)
     assert chat.quoting.calls == 2
     if body["type"] == "chat.rewound":
@@ -127,7 +127,7 @@ async def test_another_worker_has_carried_the_event_out_meanwhile(chat: Chat, re
     await chat.record(*range(9))
     event = chat.event({"type": "message.edited", "message": {"id": "m1.0", "text": "other-text"}})
     other = Chat(redis)
-    after_the_first_read(chat, lambda: other.apply(event))
+    after("SISMEMBER", chat, lambda: other.apply(event))
     work = await chat.apply(event)
     assert isinstance(work, Work)
     assert work.repeated
