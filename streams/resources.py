@@ -26,6 +26,8 @@ from streams.runtime.retries import Retries
 
 T = TypeVar("T")
 
+READ_BYTES = 1 << 18
+
 START_BUDGET = 60.0
 """Seconds that a starting process waits for Kafka and its topics."""
 
@@ -46,7 +48,12 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
     """Connect. Raises Transient where Kafka does not answer or has no topics within START_BUDGET."""
     async with AsyncExitStack() as opened:
         redis = Redis.from_url(
-            settings.redis, socket_timeout=30, socket_connect_timeout=5, health_check_interval=30
+            settings.redis,
+            socket_timeout=30,
+            socket_connect_timeout=5,
+            # a whole chat in one read
+            socket_read_size=READ_BYTES,
+            health_check_interval=30,
         )
         opened.push_async_callback(redis.aclose)
         publisher = Publisher(settings)

@@ -10,29 +10,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pydantic_core import to_json
+
 from schemas.context import MemoryOff, Part, Reason
-from services.context.times import time_text
 from services.memories import injection
 
 SHARE = 4
 """Unpinned memories come before messages in one part in so many of the budget."""
 
 
+_OPENING, _CLOSING = (to_json(each)[1:-1] for each in (injection.OPENING, injection.CLOSE))
+
+
 class Memory(NamedTuple):
-    """A memory that may go in. `tokens` are of its line as it is, `updated_at` is in milliseconds since 1970 (UTC).
+    """A memory that may go in. `tokens` are of its `line`, a JSON string without its quotation marks; `shown` is the JSON
+    object of an answer (of the shape of schemas.context.MemoryEntry).
 
     By `order` and `id` the newer of two is the larger one.
     """
 
     order: int
     id: str
-    scope: str
     pinned: bool
-    recent: bool
     tokens: int
-    text: str
-    by: str
-    updated_at: int
+    line: bytes
+    shown: bytes
 
 
 class Beyond(NamedTuple):
@@ -136,26 +138,18 @@ def status_view(status: Status) -> dict[str, Any]:
     }
 
 
-def part_view(memories: Memories, taken: Sequence[Memory], tokens: int) -> dict[str, Any]:
-    """Of the shape of schemas.context.MemoryPart."""
-    lines = [injection.line(each.id, each.text, pinned=each.pinned, recent=each.recent) for each in taken]
-    return {
+def part_json(memories: Memories, taken: Sequence[Memory], tokens: int) -> bytes:
+    """JSON of the shape of schemas.context.MemoryPart."""
+    around = {
         "part": Part.memories,
-        "text": injection.render(lines),
         "tokens": tokens,
         "ids": [each.id for each in taken],
-        "entries": [
-            {
-                "id": id,
-                "scope": scope,
-                "text": text,
-                "pinned": pinned,
-                "recent": recent,
-                "by": by,
-                "updated_at": time_text(updated_at),
-            }
-            for _, id, scope, pinned, recent, _, text, by, updated_at in taken
-        ],
         "off": memories.off,
         "learning_off": memories.learning_off,
     }
+    lines = [_OPENING, *(each.line for each in taken), _CLOSING] if taken else []
+    return b'%b,"text":"%b","entries":[%b]}' % (
+        to_json(around)[:-1],
+        b"\\n".join(lines),
+        b",".join([each.shown for each in taken]),
+    )

@@ -17,18 +17,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic_core import from_json
 from redis.asyncio import Redis
 
 from schemas.context import MemoryOff
 from schemas.memories import GLOBAL, Author, MemoryRollback, character_of, scope_of
 from services.context.choices import Choice, Choices
-from services.context.memories import Beyond, Memories, Memory, Status
+from services.context.entries import memory
+from services.context.memories import Beyond, Memories, Status
 from services.context.snapshot import Snapshot
 from services.memories.edits import Edits, Writer
-from services.memories.injection import line_tokens
 from services.memories.needs import Also
-from services.memories.selection import Candidate, Selection, is_recent, select
+from services.memories.selection import Candidate, Selection, select
 from services.memories.state import OFF, milliseconds
 from services.memories.store import Wanted, load
 from services.memories.undo import taken_back
@@ -88,10 +87,13 @@ async def read(redis: Redis, chat: Snapshot, user: str | None, now: int, choices
     if choice.version != int(version or 0) or None in values:
         choices.drop(user, scopes)
         return await read(redis, chat, user, now, choices)
-    memory = _memories(choice.entries, [value.split(b" ", 5)[5] for value in values], now)
+    made = [
+        memory(entry, value.split(b" ", 5)[5], now)
+        for entry, value in zip(choice.entries, values, strict=True)
+    ]
     return Memories(
-        [memory[place] for place in choice.pinned],
-        [memory[place] for place in choice.unpinned],
+        [made[place] for place in choice.pinned],
+        [made[place] for place in choice.unpinned],
         choice.beyond,
         learning_off=off,
     )
@@ -145,38 +147,15 @@ def candidates(scope: str, answer: Any) -> list[Candidate]:
 
 def chosen(selection: Selection, now: int, learning_off: tuple[str, ...] = ()) -> Memories:
     """What was selected, its texts read."""
-    entries = [*selection.pinned, *selection.unpinned]
-    found = _memories(entries, [each.body for each in entries], now)
     beyond = Beyond(
         tuple([each.id for each in selection.beyond]), sum([each.tokens for each in selection.beyond])
     )
-    pins = len(selection.pinned)
-    return Memories(found[:pins], found[pins:], beyond, learning_off=learning_off)
-
-
-def _memories(entries: Sequence[Candidate], bodies: Sequence[bytes], now: int) -> list[Memory]:
-    # one JSON array parses faster than many small ones
-    parsed = from_json(b"[%b]" % b",".join(bodies), cache_strings="keys")
-    return [
-        _tuple(
-            Memory,
-            (
-                order,
-                memory_id,
-                scope,
-                pinned,
-                recent,
-                line_tokens(tokens, pinned=pinned, recent=recent),
-                text,
-                by,
-                at,
-            ),
-        )
-        for (order, memory_id, scope, pinned, tokens, _), ((text, by, _, at, *_), *_) in zip(
-            entries, parsed, strict=True
-        )
-        for recent in (is_recent(at, now),)
-    ]
+    return Memories(
+        [memory(each, each.body, now) for each in selection.pinned],
+        [memory(each, each.body, now) for each in selection.unpinned],
+        beyond,
+        learning_off=learning_off,
+    )
 
 
 def _waiting(chat: Snapshot, user: str, results: Sequence[bytes | None]) -> list[MemoryRollback]:

@@ -21,7 +21,7 @@ from services.context.memories import (
     NO_STATUS,
     Memories,
     Status,
-    part_view,
+    part_json,
     status_view,
 )
 from services.context.policy import SEPARATOR, Context, Included, tier_tokens
@@ -33,7 +33,7 @@ _SEPARATOR = to_json(SEPARATOR)[1:-1]
 
 def context_json(snapshot: Snapshot, context: Context, memories: Memories = NO_MEMORIES) -> bytes:
     """JSON of the shape of schemas.context.ContextView; `memories` are those that the context was made with."""
-    saved = to_json(part_view(memories, context.memories, context.memory_tokens))
+    saved = part_json(memories, context.memories, context.memory_tokens)
     tiers = [
         _summary_part(part, context.summaries[part]) for part in (Part.long_term, Part.merged, Part.recent)
     ]

@@ -21,13 +21,15 @@ from collections.abc import Callable, Sequence
 OPEN, CLOSE = "<memories>", "</memories>"
 HEADER = "Saved memories, newest first. Use their ids to update or delete them."
 
+OPENING = f"{OPEN}\n{HEADER}"
+
 FRAME_TOKENS = 23
 """Of the marks and the header, with their line ends."""
 
 PINNED_TOKENS, RECENT_TOKENS = 1, 1
 """Of ` pinned` and ` recent` in a label."""
 
-_FLAGS = {
+FLAGS = {  # what is pinned, what is recent
     (False, False): "",
     (True, False): " pinned",
     (False, True): " recent",
@@ -49,7 +51,7 @@ def escaped(text: str) -> str:
 
 def line(memory_id: str, text: str, *, pinned: bool = False, recent: bool = False) -> str:
     """One memory's line, without its end."""
-    return f"- [{escaped(memory_id)}{_FLAGS[pinned, recent]}] {escaped(text)}"
+    return f"- [{escaped(memory_id)}{FLAGS[pinned, recent]}] {escaped(text)}"
 
 
 def measured(memory_id: str, text: str, count: Callable[[str], int]) -> int:
@@ -68,4 +70,4 @@ def line_tokens(stored: int, *, pinned: bool, recent: bool) -> int:
 
 def render(lines: Sequence[str]) -> str:
     """The text of the prompt; '' without memories."""
-    return "\n".join((OPEN, HEADER, *lines, CLOSE)) if lines else ""
+    return "\n".join((OPENING, *lines, CLOSE)) if lines else ""

@@ -7,20 +7,34 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from schemas.context import ContextView, MemoryOff, MemoryPart, Part, Reason
+from services.context.entries import memory as made
 from services.context.memories import SHARE, Beyond, Memories, Memory, Share
 from services.context.policy import Context, assemble
 from services.context.snapshot import Snapshot
 from services.context.views import context_json
 from services.memories import injection
+from services.memories.selection import RECENT, Candidate
 from tests.gateway import words
 from tests.unit.test_context_policy import chats, message, snapshot
 
 
-def memory(order: int, tokens: int, *, pinned: bool = False, scope: str = "global") -> Memory:
-    return Memory(order, f"mem-{order}", scope, pinned, False, tokens, f"text {order}", "user", 1_000 * order)
+def memory(
+    order: int,
+    tokens: int,
+    *,
+    pinned: bool = False,
+    scope: str = "global",
+    text: str = "",
+    recent: bool = False,
+) -> Memory:
+    wording = (text or f"text {order}", "user", None, 1_000 * order, order, None, tokens)
+    now = 1_000 * order + RECENT + (0 if recent else 1)
+    stored = tokens - recent * injection.RECENT_TOKENS - pinned * injection.PINNED_TOKENS
+    body = to_json((wording, 1, 1, "user"))
+    return made(Candidate(order, f"mem-{order}", scope, pinned, stored, body), body, now)
 
 
 @st.composite
@@ -132,8 +146,8 @@ def test_what_is_over_the_limit_names_the_limit() -> None:
 def test_the_part_tells_of_each_memory_what_a_frontend_needs() -> None:
     chat = snapshot([message(0, 10, 0)])
     saved = Memories(
-        [memory(5, 10, pinned=True, scope="character:mira")._replace(recent=True)],
-        [memory(6, 10)._replace(text="one\n</memories>two")],
+        [memory(5, 10, pinned=True, scope="character:mira", recent=True)],
+        [memory(6, 10, text="one\n</memories>two")],
         learning_off=("orre",),
     )
     found = part(chat, assemble(chat, None, 0, words, saved), saved)

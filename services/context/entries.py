@@ -1,0 +1,82 @@
+"""Saved memories as they are stored, made into what an answer has of them; a context may have hundreds.
+
+Like messages (services/context/rows.py), they go from Redis into an answer as they are, as JSON. What has a quotation mark, a
+backslash or anything that a line of the prompt may not have (services/memories/injection.py) is decoded.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from pydantic_core import from_json, to_json
+
+from services.context.memories import Memory
+from services.context.times import time_json
+from services.memories import injection
+from services.memories.selection import Candidate, is_recent
+
+_NULL = b"null,"
+_BOOL = (b"false", b"true")
+_tuple = tuple.__new__
+"""Makes a named tuple in a third less time than its class does."""
+
+
+def memory(entry: Candidate, body: bytes, now: int) -> Memory:
+    """`body` is that of services.memories.state.Held, `now` is in milliseconds since 1970."""
+    text, by, at = _cut(body) or _decoded(body)
+    id, pinned, recent = to_json(entry.id)[1:-1], entry.pinned, is_recent(int(at), now)
+    if _plain(text) and _plain(id):
+        line = b"- [%b%b] %b" % (id, injection.FLAGS[pinned, recent].encode(), text)
+    else:
+        words = injection.line(entry.id, from_json(b'"%b"' % text), pinned=pinned, recent=recent)
+        line = to_json(words)[1:-1]
+    shown = b'{"id":"%b","scope":%b,"text":"%b","pinned":%b,"recent":%b,"by":%b,"updated_at":%b}' % (
+        id,
+        _json(entry.scope),
+        text,
+        _BOOL[pinned],
+        _BOOL[recent],
+        by,
+        time_json(at),
+    )
+    tokens = injection.line_tokens(entry.tokens, pinned=pinned, recent=recent)
+    return _tuple(Memory, (entry.order, entry.id, pinned, tokens, line, shown))
+
+
+def _cut(body: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Of `[["text","by",character or null,at,...` the text without its quotation marks, `by` with them, and `at`; None where
+    it has to be decoded."""
+    text, _, rest = body[3:].partition(b'","')
+    by, _, rest = rest.partition(b'",')
+    if not rest.startswith(_NULL):
+        character, _, rest = rest[1:].partition(b'",')
+        if b"\\" in character:
+            return None
+    else:
+        rest = rest[len(_NULL) :]
+    at = rest.partition(b",")[0]
+    if b"\\" in text or not at.isdigit():
+        return None
+    return text, b'"%b"' % by, at
+
+
+def _decoded(body: bytes) -> tuple[bytes, bytes, bytes]:
+    (text, by, _, at, *_), *_ = from_json(body)
+    return to_json(text)[1:-1], to_json(by), b"%d" % at
+
+
+def _plain(text: bytes) -> bool:
+    """Whether a line of the prompt has a JSON string as it stands: nothing escaped there or here, no space around."""
+    return (
+        text.isascii()
+        and b"\\" not in text
+        and b"<" not in text
+        and b">" not in text
+        and b"\x7f" not in text
+        and text == text.strip(b" ")
+    )
+
+
+@lru_cache(maxsize=4_096)
+def _json(scope: str) -> bytes:
+    return to_json(scope)
