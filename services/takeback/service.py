@@ -41,7 +41,7 @@ from services.tokens.counter import TokenCounter
 from services.window import store as windows
 from services.window.incoming import Delivered, happened, in_order, memory_entry, memory_field, usage
 from services.window.store import AGENT, ChunkSize
-from services.work import REPEATED, Work
+from services.work import Work
 
 TakeBack = TurnRegenerated | ChatRewound | MessageEdited | MessageDeleted | ChatForked | ChatDeleted
 
@@ -88,8 +88,6 @@ class TakingBack:
                 answer = await self._attempt(chat, delivered)
             except reading.Changed:
                 continue
-            if answer is None:
-                return REPEATED
             work = self._work(delivered, answer)
             if work is not None:
                 return work
@@ -121,7 +119,7 @@ class TakingBack:
         k, digest = keys.ChatKeys.of(event.chat.id), windows.digest(event)
         turn = await reading.turn(self._ask, event.chat.id, event.turn.id)
         if turn is not None and turn.digest == digest:
-            return Work(usage(event, turn.at))
+            return Work(usage(event, digest, turn.at))
         # what was taken back, or deleted, was paid for all the same
         gone, ended = await self._ask(
             [
@@ -130,10 +128,10 @@ class TakingBack:
             ]
         )
         if gone or ended:
-            return Work(usage(event, int(happened(event, delivered.timestamp).timestamp() * 1000)))
+            return Work(usage(event, digest, int(happened(event, delivered.timestamp).timestamp() * 1000)))
         return None
 
-    async def _attempt(self, chat: Chat | None, delivered: Delivered) -> Answer | None:
+    async def _attempt(self, chat: Chat | None, delivered: Delivered) -> Answer:
         event = delivered.event
         if isinstance(event, ChatForked):
             return await self._fork(chat, delivered, event)
@@ -174,7 +172,7 @@ class TakingBack:
                 raise _refused(recorded.status, recorded.detail, position)
             rest = recorded.outbox
             assert isinstance(event, TurnRegenerated)
-            booked = Work(usage(event, int(recorded.detail)))
+            booked = Work(usage(event, windows.digest(event), int(recorded.detail)))
         held = dict(zip(rest[::2], rest[1::2], strict=True))
         return self._announced(event.chat.id, held, booked, repeated=answer.status == "repeated")
 
@@ -201,16 +199,12 @@ class TakingBack:
         plan = await self._cut(ask, chat, at, refill=True)
         return await self._run(chat, delivered, plan, store.WHOLE)
 
-    async def _regenerate(
-        self, ask: Ask, chat: Chat, delivered: Delivered, event: TurnRegenerated
-    ) -> Answer | None:
+    async def _regenerate(self, ask: Ask, chat: Chat, delivered: Delivered, event: TurnRegenerated) -> Answer:
         turn = await reading.turn(ask, chat.id, event.turn.id)
         if turn is None:
             raise Poison(f"turn.id: this chat has no turn {event.turn.id}")
         if turn.end != chat.number("n"):
             raise Poison("turn.id: is not the chat's last turn; only that one can be regenerated")
-        if turn.digest == windows.digest(event):
-            return None
         k = keys.ChatKeys.of(chat.id)
         names = [message.id for message in event.messages]
         (numbers,) = await ask([("HMGET", k.message_ids, *names)])
@@ -222,7 +216,14 @@ class TakingBack:
         position, at = delivered.position, happened(event, delivered.timestamp)
         memory = memory_entry(event, position, at)
         record = windows.call(
-            event, position, at, self._counter, self._chunk, generation=plan.generation, memory=memory
+            event,
+            windows.digest(event),
+            position,
+            at,
+            self._counter,
+            self._chunk,
+            generation=plan.generation,
+            memory=memory,
         )
         return await store.run_with_turn(self._redis, rewrite, record)
 

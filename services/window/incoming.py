@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from schemas.delivery import Outgoing, Position, Topics
 from schemas.memories import Author, MemoryOps, Source
-from schemas.turns import Envelope, FinishedTurn, Role, TurnEvent, TurnRegenerated
+from schemas.turns import Envelope, FinishedTurn, Role, TurnEvent
 from schemas.usage import Stage
 from services.state import ids, outbox
 from services.window.policy import may_save
@@ -69,17 +69,19 @@ def _writer(event: FinishedTurn) -> str | None:
     return characters[0] if characters else None
 
 
-def usage(event: FinishedTurn, at_ms: int) -> tuple[Outgoing, ...]:
-    """The reply's usage, once per turn (C1): the id and the time are the turn's, whatever event brings it."""
+def usage(event: FinishedTurn, content: str, at_ms: int) -> tuple[Outgoing, ...]:
+    """The reply's usage, once per reply (C1): the id and the time are the turn's, whatever event brings it.
+
+    The turn's id is not enough: it is free again when the turn was taken back, and the next reply is another one.
+    `content` is the turn's digest (services.window.store.digest).
+    """
     if event.usage is None:
         return ()
     chat, user = event.chat, event.user.id if event.user else None
-    # a reply that replaces another one was paid for as well
-    again = (event.id,) if isinstance(event, TurnRegenerated) else ()
     # written by hand: the model's own way costs ten times as much; tests/unit/test_window_usage.py holds both together
     booked = {
         "type": "usage.booked",
-        "id": ids.derive("usage", _REPLY, chat.id, event.turn.id, *again),
+        "id": ids.derive("usage", _REPLY, chat.id, event.turn.id, content),
         "at": datetime.fromtimestamp(at_ms / 1000, UTC),
         "chat_id": chat.id,
         "model": event.model.name if event.model else "unknown",

@@ -24,7 +24,7 @@ from services.state import deleted, outbox
 from services.takeback.service import TakingBack
 from services.tokens.counter import TokenCounter
 from services.window.incoming import Delivered, happened, in_order, memory_entry, usage
-from services.window.store import AGENT, REFUSED, ChunkSize, Reply, apply, call
+from services.window.store import AGENT, REFUSED, ChunkSize, Reply, apply, call, digest
 from services.work import DONE, REPEATED, Work
 
 
@@ -61,26 +61,30 @@ class Window:
 
     async def _record(self, batch: Sequence[Delivered]) -> list[Work | Poison]:
         """Recorded turns, in one round trip."""
-        calls = []
+        calls, contents = [], []
         previous: dict[str, int] = {}
         for event, position, timestamp in batch:
             assert isinstance(event, TurnRecorded)
             at = happened(event, timestamp)
             before = previous.get(event.chat.id)
             memory = memory_entry(event, position, at) if event.memory.ops else None
-            calls.append(call(event, position, at, self._counter, self._chunk, before, memory=memory))
+            contents.append(content := digest(event))
+            calls.append(
+                call(event, content, position, at, self._counter, self._chunk, before, memory=memory)
+            )
             previous[event.chat.id] = position.offset
         found: dict[str, dict[bytes, bytes]] = {}
         results: list[Work | Poison] = []
-        for delivered, reply in zip(batch, await apply(self._redis, calls), strict=True):
+        replies = await apply(self._redis, calls)
+        for delivered, content, reply in zip(batch, contents, replies, strict=True):
             if reply.status == "order":
                 raise Transient("the chat's event before this one is not applied", outage=True)
-            results.append(self._work(delivered, reply, found))
+            results.append(self._work(delivered, content, reply, found))
         self._trimmed(results, found)
         return results
 
     def _work(
-        self, delivered: Delivered, reply: Reply, found: dict[str, dict[bytes, bytes]]
+        self, delivered: Delivered, content: str, reply: Reply, found: dict[str, dict[bytes, bytes]]
     ) -> Work | Poison:
         """`found`: outbox entries by chat and field that an event of the batch publishes; this one adds its own."""
         event, position, _ = delivered
@@ -94,7 +98,7 @@ class Window:
             )
         repeated = reply.status == "repeated"
         # usage is not in the outbox: it follows from the event alone, so that a redelivery finds it as well
-        publish = () if reply.detail == "other" else usage(event, int(reply.detail))
+        publish = () if reply.detail == "other" else usage(event, content, int(reply.detail))
         if reply.outbox:
             known = found.setdefault(event.chat.id, {})
             entries = dict(zip(reply.outbox[::2], reply.outbox[1::2], strict=True))

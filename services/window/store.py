@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from schemas.chat import DEFAULT_LEVEL, LEVELS
 from schemas.delivery import Position, Topics
-from schemas.turns import FinishedTurn
+from schemas.turns import FinishedTurn, TurnRegenerated
 from services.state import keys
 from services.state.ids import NAMESPACE
 from services.state.scripts import Script
@@ -67,7 +67,10 @@ class Reply(NamedTuple):
 
 
 def digest(event: FinishedTurn) -> str:
-    """Names a turn's content: its messages, model and usage. 32 hexadecimal digits."""
+    """Names a turn's content: its messages, model and usage. 32 hexadecimal digits.
+
+    What regenerates a turn was paid for again, also where it says the same: behind `~` follows the id of the event.
+    """
     # the value of an enumeration is written in a third of the time of its member
     messages = [(message.id, message.role.value, message.author, message.text) for message in event.messages]
     model, usage = event.model, event.usage
@@ -75,7 +78,8 @@ def digest(event: FinishedTurn) -> str:
         (model.name, model.context_window, model.tools) if model is not None else None,
         (usage.prompt_tokens, usage.completion_tokens) if usage is not None else None,
     )
-    return blake2b(to_json((messages, about)), digest_size=16).hexdigest()
+    content = blake2b(to_json((messages, about)), digest_size=16).hexdigest()
+    return f"{content}~{event.id}" if isinstance(event, TurnRegenerated) else content
 
 
 def booked(turn: str, digest: str) -> str:
@@ -85,6 +89,7 @@ def booked(turn: str, digest: str) -> str:
 
 def call(
     event: FinishedTurn,
+    content: str,
     position: Position,
     at: datetime,
     counter: TokenCounter,
@@ -94,7 +99,7 @@ def call(
     generation: int | None = None,
     memory: tuple[str, str] | None = None,
 ) -> tuple[tuple[str, ...], list[Any]]:
-    """Keys and arguments of one script call.
+    """Keys and arguments of one script call. `content` is the event's digest.
 
     `previous` is the offset of the chat's event before this one in the same batch. A pipeline goes on after a call
     that failed; without that event this one is answered with `order`, and does not overtake it. So it is where the chat
@@ -120,7 +125,7 @@ def call(
         position.offset,
         event.id,
         event.turn.id,
-        digest(event),
+        content,
         at_ms,
         at.isoformat(timespec="milliseconds"),
         level or "",

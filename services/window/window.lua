@@ -46,18 +46,20 @@ end
 local function first_time(turn) return string.match(turn, '^%S+ %d+ %d+ (%d+)') end
 local known = redis.call('HGET', KEYS[3], ARGV[5])
 local same_turn = known and string.sub(known, 1, #ARGV[6]) == ARGV[6]
+-- a turn that says the same because an event regenerated it (digest~event): that event books it
+local own = same_turn and string.sub(known, #ARGV[6] + 1, #ARGV[6] + 1) == ' '
 if redis.call('SISMEMBER', KEYS[5], ARGV[4]) == 1 then
   passed()
   -- an event id that comes back with another turn changes nothing, and its usage is nobody's
   -- what was taken back was paid for all the same
-  local gone = not same_turn and redis.call('SISMEMBER', KEYS[5], ARGV[5] .. ' ' .. ARGV[6]) == 1
-  return answer('repeated', same_turn and first_time(known) or gone and ARGV[7] or 'other')
+  local gone = not own and redis.call('SISMEMBER', KEYS[5], ARGV[5] .. ' ' .. ARGV[6]) == 1
+  return answer('repeated', own and first_time(known) or gone and ARGV[7] or 'other')
 end
 if known then
   passed()
   if not same_turn then return {'turn', ''} end
   redis.call('SADD', KEYS[5], ARGV[4])
-  return answer('repeated', first_time(known))
+  return answer('repeated', own and first_time(known) or 'other')
 end
 
 local count, ids = tonumber(ARGV[17]), {}

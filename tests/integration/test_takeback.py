@@ -21,7 +21,7 @@ from services.summaries.port import Draft, SourceMessage
 from services.takeback.service import FORK_POLL, FORK_WAIT, TakingBack
 from services.window.incoming import Delivered
 from services.window.service import Window
-from services.window.store import ChunkSize
+from services.window.store import ChunkSize, digest
 from services.work import Work
 from tests.integration.takeback_state import (
     Quoting,
@@ -251,12 +251,14 @@ async def test_regenerating_replaces_the_last_turn_and_books_the_new_reply(chat:
     await chat.record(*range(20), usage={"prompt_tokens": 5, "completion_tokens": 7})
     said = [("m19.0", "asks-00019"), ("m19.new", "better-one")]
     event = recorded("t19", said, "again", model=MODEL, usage={"prompt_tokens": 5, "completion_tokens": 9})
-    work = await chat.take(event | {"type": "turn.regenerated"})
+    again = chat.event(event | {"type": "turn.regenerated"})
+    work = await chat.apply(again)
+    assert isinstance(work, Work)
     chat.turns[19] = ("t19", "", list(said))
     state = await chat.state()
     assert state.number("g") == 1
     [booked] = [UsageBooked.model_validate_json(value) for value in of(work.publish, Topics.USAGE)]
-    assert booked.id == ids.derive("usage", "reply", "c1", "t19", "again")
+    assert booked.id == ids.derive("usage", "reply", "c1", "t19", digest(again.event))
     assert booked.tokens_out == 9
 
 

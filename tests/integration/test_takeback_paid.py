@@ -8,6 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from schemas.delivery import Topics
+from schemas.memories import MEMORY_COMMAND
 from schemas.usage import UsageBooked
 from services.window.service import Window
 from services.window.store import ChunkSize
@@ -82,3 +83,44 @@ async def test_what_waits_in_the_outbox_is_published_once_a_batch(redis: Redis) 
         chunks = [record for record in done if record.topic == Topics.CHUNKS]
         assert len(chunks) >= 8
         assert len(set(done)) == len(done)
+
+
+@pytest.mark.rule("C1", "W7")
+async def test_a_turn_id_that_is_used_again_after_a_rewind_is_booked_again(redis: Redis) -> None:
+    window = Window(redis, len, ChunkSize())
+    batch = [
+        delivered(replied("t1", "a", "e1", 10), 1),
+        delivered(replied("t2", "a", "e2", 20), 2),
+        delivered({"type": "chat.rewound", "id": "e3", "turn": {"id": "t1"}}, 3),
+        delivered(replied("t2", "b", "e4", 30), 4),
+    ]
+    first = used(await window.apply(batch))
+    assert [tokens for _, tokens in first] == [10, 20, 30]
+    assert len(dict(first)) == 3
+    assert used(await window.apply(batch)) == first
+
+
+@pytest.mark.rule("C1", "M9", "W5")
+async def test_a_reply_that_says_the_same_once_more_was_paid_for_once_more(redis: Redis) -> None:
+    window = Window(redis, len, ChunkSize())
+
+    def saying(what: str, level: str) -> dict[str, Any]:
+        return {"memory": {"ops": [{"op": "save", "text": what}], "level": level}}
+
+    again = {"type": "turn.regenerated"}
+    batch = [
+        delivered(replied("t1", "a", "e1", 10, **saying("old", "balanced")), 1),
+        delivered(replied("t1", "a", "e2", 10, **saying("new", "detailed")) | again, 2),
+        # what the chat says by now, sent as a turn
+        delivered(replied("t1", "a", "e3", 10), 3),
+    ]
+    works = await window.apply(batch)
+    first = used(works)
+    assert len(dict(first)) == len(first) == 2
+    assert dict(used(await window.apply(batch))) == dict(first)
+    assert await redis.hget("{c:c1}:w", "lv") == b"detailed"
+    commands = [r.value for work in works for r in work.publish if r.topic == Topics.MEMORY_COMMANDS]
+    kinds = [MEMORY_COMMAND.validate_json(value).type for value in commands]
+    assert kinds == ["memory.ops", "memory.rollback", "memory.ops"]
+    # it has moved the watermark: delivered again it is a repeat and no dead letter
+    assert [work.repeated for work in await window.apply(batch[1:2])] == [True]

@@ -16,7 +16,7 @@ from schemas.turns import TurnRecorded
 from services.failures import Poison, Transient
 from services.state import ids, keys
 from services.window.incoming import Delivered, in_order
-from services.window.store import SCRIPT, apply, call
+from services.window.store import SCRIPT, apply, call, digest
 from services.work import Work
 from tests.integration.window_state import (
     KEY_EVENTS,
@@ -98,7 +98,7 @@ async def test_usage_is_booked_once_for_a_turn(redis: Redis) -> None:
     )
     work = await good(redis, event)
     [booked] = usage_of(work.publish)
-    assert booked.id == ids.derive("usage", "reply", "c1", "t1")
+    assert booked.id == ids.derive("usage", "reply", "c1", "t1", digest(event.event))
     assert (booked.user_id, booked.character, booked.model) == ("u1", "mira", "m")
     assert (booked.tokens_in, booked.tokens_out, booked.stage.value) == (10, 2, "reply")
     assert [record.key for record in work.publish] == [b"u1"]
@@ -143,7 +143,9 @@ async def test_a_call_does_not_overtake_one_that_failed(redis: Redis) -> None:
     first, second = delivered(1, 1), delivered(2, 2)
     assert isinstance(second.event, TurnRecorded)
     await redis.script_load(SCRIPT.text)
-    late = call(second.event, second.position, datetime.now(UTC), characters, SMALL, previous=1)
+    late = call(
+        second.event, digest(second.event), second.position, datetime.now(UTC), characters, SMALL, previous=1
+    )
     [reply] = await apply(redis, [late])
     assert reply.status == "order"
     assert (await read(redis)).fields == {}

@@ -43,7 +43,7 @@ def test_it_is_what_the_model_would_write(
 ) -> None:
     event = _turn(chat=ChatRef(id="c", characters=characters), user=user, model=model, usage=usage)
     expected = UsageBooked(
-        id=ids.derive("usage", Stage.reply, "c", "t"),
+        id=ids.derive("usage", Stage.reply, "c", "t", "d"),
         at=datetime.fromtimestamp(AT / 1000, UTC),
         user_id=user.id if user else None,
         chat_id="c",
@@ -53,11 +53,11 @@ def test_it_is_what_the_model_would_write(
         tokens_in=usage.prompt_tokens,
         tokens_out=usage.completion_tokens,
     )
-    (record,) = booked(event, AT)
+    (record,) = booked(event, "d", AT)
     assert UsageBooked.model_validate_json(record.value) == expected
     assert json.loads(record.value) == json.loads(expected.model_dump_json(exclude_none=True))
     assert (record.topic, record.key) == (Topics.USAGE, (user.id if user else "c").encode())
 
 
 def test_a_turn_without_usage_books_nothing() -> None:
-    assert booked(_turn(), AT) == ()
+    assert booked(_turn(), "d", AT) == ()
