@@ -128,8 +128,20 @@ class Summaries:
         return await store.work(self._redis, chat, store.SUMMARISE, repeated=False)
 
     async def tombstone(self, chat: str) -> Work:
-        """A tombstone of a chat. Raises Poison where the chat was not deleted."""
-        return await deleted.tombstone(self._redis, chat)
+        """A tombstone of a chat: what was noted while the chat was deleted is booked. Raises Poison where it was not."""
+        gone = await deleted.tombstone(self._redis, chat)
+        held = [
+            await store.work(self._redis, chat, agent, repeated=False)
+            for agent in (store.SUMMARISE, store.MERGE)
+        ]
+
+        async def trim() -> None:
+            for work in held:
+                if work.confirmed is not None:
+                    await work.confirmed()
+
+        publish = tuple(record for work in held for record in work.publish)
+        return Work(publish, trim) if publish else gone
 
     async def _nothing(self, chat: str, agent: str, topic: str) -> Work:
         """Of a record that nothing is to be done for any more; where its chat was deleted, it came too late."""

@@ -24,18 +24,25 @@ _OTHERS = (SUMMARISE, MERGE)
 
 async def plan(ask: Ask, chat: Chat, event: ChatDeleted) -> Plan:
     """What is left tells that the chat was deleted, and what is still to be published: what was used up to now is
-    booked all the same (C1)."""
+    booked all the same (C1).
+
+    Of the other agents' outboxes only what was read goes. What a use of the model has cost is noted there at any
+    time; it is published with the tombstone (services.summaries.service).
+    """
     k = keys.ChatKeys.of(chat.id)
     boxes = [keys.outbox(chat.id, agent) for agent in _OTHERS]
-    users, *held = await ask([("HGETALL", k.memory_users), *(("HGETALL", box) for box in boxes)])
+    users, *answers = await ask([("HGETALL", k.memory_users), *(("HGETALL", box) for box in boxes)])
+    held = [table(answer) for answer in answers]
     plan = Plan(generation=chat.number("g") + 1, version=chat.number("v") + 1)
     if event.forget_memories:
         for turn, user in table(users).items():
             plan.memory.setdefault(user.decode(), []).append(turn.decode())
-    for key in (*k, *boxes):
+    for key in k:
         plan.changes.forget(key)
+    for box, entries in zip(boxes, held, strict=True):
+        plan.changes.drop(box, entries)
     plan.changes.set(k.window, {MARK: event.id, "g": plan.generation, "v": plan.version})
-    plan.changes.set(keys.outbox(chat.id, AGENT), _announcements(chat.id, map(table, held)))
+    plan.changes.set(keys.outbox(chat.id, AGENT), _announcements(chat.id, held))
     return plan
 
 

@@ -9,10 +9,18 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, ResponseError
 
+from schemas.chat import ChatRef
+from schemas.delivery import Topics
+from schemas.usage import Stage, UsageBooked
+from services.state import keys
+from services.summaries import announce
+from services.summaries.announce import Use
+from services.summaries.store import note
 from services.takeback import store
 from services.work import Work
+from tests.integration.summaries_state import Clock
 from tests.integration.takeback_state import announced, recorded
-from tests.integration.test_takeback import MODEL, Chat, rewound
+from tests.integration.test_takeback import MODEL, Chat, of, rewound
 
 
 @pytest.fixture
@@ -75,14 +83,14 @@ async def test_a_full_redis_takes_no_turn_back_that_it_cannot_record_anew(chat: 
     await chat.state()
 
 
-def after(read: str, chat: Chat, meanwhile: Callable[[], Awaitable[Any]]) -> None:
-    """Something happens once, right after the next event has read something by this command of Redis."""
+def after(read: str, chat: Chat, meanwhile: Callable[[], Awaitable[Any]], *, key: str | None = None) -> None:
+    """Something happens once, right after the next event has read something (`key`) by this command of Redis."""
     back = chat.window._back
     ask = back._ask
 
     async def asked(commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         answers = await ask(commands)
-        if any(command[0] == read for command in commands):
+        if any(command[0] == read and key in (None, command[1]) for command in commands):
             back._ask = ask
             await meanwhile()
         return answers
@@ -134,3 +142,25 @@ async def test_another_worker_has_carried_the_event_out_meanwhile(chat: Chat, re
     assert len(announced(work)[0]) == 1
     chat.turns[1][2][0] = ("m1.0", "other-text")
     await chat.state()
+
+
+@pytest.mark.rule("C1", "W7")
+@pytest.mark.parametrize("agent", ["summarise", "merge"])
+async def test_what_a_call_has_cost_is_noted_while_its_chat_is_deleted(
+    chat: Chat, redis: Redis, agent: str
+) -> None:
+    await chat.record(*range(9))
+    [(field, entry)] = announce.booked(
+        Use(ChatRef(id="c1"), "u1", Stage.chunk, "m", 7, 0), Clock()(), ("failed",)
+    ).items()
+    after("HGETALL", chat, lambda: note(redis, "c1", agent, {field: entry}), key=keys.outbox("c1", agent))
+    deleted = await chat.take({"type": "chat.deleted"})
+    assert of(deleted.publish, Topics.USAGE) == []
+    # the summariser reads the tombstone of the chat
+    work = await chat.summaries.tombstone("c1")
+    [booked] = of(work.publish, Topics.USAGE)
+    assert UsageBooked.model_validate_json(booked).tokens_in == 7
+    assert work.confirmed is not None
+    await work.confirmed()
+    assert await redis.keys("{c:c1}:*") == [b"{c:c1}:w"]
+    assert (await chat.summaries.tombstone("c1")).publish == ()
