@@ -26,6 +26,7 @@ from schemas.turns import (
     ChatRewound,
     MessageDeleted,
     MessageEdited,
+    TurnEvent,
     TurnRegenerated,
 )
 from services.failures import Poison, Transient
@@ -47,6 +48,9 @@ TakeBack = TurnRegenerated | ChatRewound | MessageEdited | MessageDeleted | Chat
 
 ATTEMPTS = 16
 """So often a plan is made anew when the chat changed meanwhile (a summary was saved), before the event is retried."""
+
+ROLLBACK_TURNS = 1_000
+"""Most turns in one rollback of memories: with the longest ids it has less than schemas.limits.EVENT_BYTES."""
 
 FORK_WAIT = 10.0
 """Seconds that a fork waits for its source to reach the turn. The partition waits with it, and with it the turns of the new
@@ -292,8 +296,8 @@ class TakingBack:
         """The script's call; what the turns wrote into memories is taken back with it."""
         rollbacks = _rollbacks(delivered, plan, None if message is None else (message,))
         k, box = keys.ChatKeys.of(chat.id), keys.outbox(chat.id, AGENT)
-        for command in rollbacks:
-            field = memory_field(delivered.position, 0, command.id)
+        for place, command in enumerate(rollbacks):
+            field = memory_field(delivered.position, f"0.{place:06d}", command.id)
             plan.changes.set(box, {field: outbox.entry(Topics.MEMORY_COMMANDS, command.user_id, command)})
             if mode != store.LAST:
                 plan.changes.set(k.memory_rollbacks, {command.id: command.model_dump_json(exclude_none=True)})
@@ -323,17 +327,30 @@ def _refused(status: str, detail: str, position: Position) -> Poison:
 
 
 def _rollbacks(delivered: Delivered, plan: Plan, messages: tuple[str, ...] | None) -> list[MemoryRollback]:
-    """One for each user in whose memories the turns have written (M9)."""
+    """For each user in whose memories the turns have written (M9), in the order in which they take effect: the newest
+    turns first. One command where all of the chat goes, else one for every so many turns."""
     event = delivered.event
-    return [
-        MemoryRollback(
-            id=ids.derive("memory.rollback", event.chat.id, event.id, user),
-            at=happened(event, delivered.timestamp),
-            user_id=user,
-            chat_id=event.chat.id,
-            generation=plan.generation,
-            turns=tuple(turns),
-            messages=messages,
-        )
-        for user, turns in plan.memory.items()
-    ]
+    commands = []
+    for user, turns in plan.memory.items():
+        slices: list[tuple[str, ...] | None] = [None]
+        if not _everything(event):
+            starts = range(0, len(turns), ROLLBACK_TURNS)
+            slices = [tuple(turns[start : start + ROLLBACK_TURNS]) for start in reversed(starts)]
+        for number, part in enumerate(slices):
+            commands.append(
+                MemoryRollback(
+                    id=ids.derive("memory.rollback", event.chat.id, event.id, user, number),
+                    at=happened(event, delivered.timestamp),
+                    user_id=user,
+                    chat_id=event.chat.id,
+                    generation=plan.generation,
+                    turns=part,
+                    messages=messages,
+                )
+            )
+    return commands
+
+
+def _everything(event: TurnEvent) -> bool:
+    """Whether no turn of the chat stays."""
+    return isinstance(event, ChatDeleted) or (isinstance(event, ChatRewound) and event.turn is None)

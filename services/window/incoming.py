@@ -31,9 +31,9 @@ def happened(event: Envelope, timestamp: int) -> datetime:
     return event.at or datetime.fromtimestamp(timestamp / 1000, UTC)
 
 
-def memory_field(position: Position, step: int, id: str) -> str:
+def memory_field(position: Position, step: str, id: str) -> str:
     """The outbox field of a memory command. Fields sort in the order in which commands take effect: by the event, and
-    within one first what is taken back (step 0), then what is written (1)."""
+    within one first what is taken back (steps that begin with 0), then what is written (1)."""
     return f"{position.offset:016d}/{step}/{id}/memory"
 
 
@@ -57,7 +57,9 @@ def memory_entry(event: FinishedTurn, position: Position, at: datetime) -> tuple
         source=Source(chat=chat.id, turn=event.turn.id),
         ops=event.memory.ops,
     )
-    return memory_field(position, 1, command.id), outbox.entry(Topics.MEMORY_COMMANDS, event.user.id, command)
+    return memory_field(position, "1", command.id), outbox.entry(
+        Topics.MEMORY_COMMANDS, event.user.id, command
+    )
 
 
 def _writer(event: FinishedTurn) -> str | None:

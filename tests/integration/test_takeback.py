@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from schemas import limits
 from schemas.chat import Level
 from schemas.delivery import Outgoing, Topics
 from schemas.memories import MemoryOps, MemoryRollback
@@ -18,6 +19,8 @@ from services.context import store as contexts
 from services.failures import Poison
 from services.state import ids, keys
 from services.summaries.port import Draft, SourceMessage
+from services.takeback import service
+from services.takeback.policy import Plan
 from services.takeback.service import FORK_POLL, FORK_WAIT, TakingBack
 from services.window.incoming import Delivered
 from services.window.service import Window
@@ -411,6 +414,39 @@ async def test_a_regenerated_reply_takes_back_before_it_saves(chat: Chat) -> Non
     assert kinds[-2:] == ["memory.rollback/", "memory.ops/new"]
 
 
+@pytest.mark.rule("M9")
+async def test_many_turns_are_taken_back_from_memories_in_slices_newest_first(
+    chat: Chat, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "ROLLBACK_TURNS", 4)
+    memory = {"memory": {"ops": [{"op": "save", "text": "Theo sails"}]}}
+    await chat.record(*range(12), **memory)
+    rewind = await chat.take(rewound(1))
+    back = [MemoryRollback.model_validate_json(v) for v in of(rewind.publish, Topics.MEMORY_COMMANDS)]
+    assert [command.turns for command in back] == [
+        ("t10", "t11"),
+        ("t6", "t7", "t8", "t9"),
+        ("t2", "t3", "t4", "t5"),
+    ]
+    assert set(await redis.hkeys(K.memory_rollbacks)) == {command.id.encode() for command in back}
+    # where all of it goes, no turn is named
+    rewind = await chat.take(rewound(None))
+    [whole] = [MemoryRollback.model_validate_json(v) for v in of(rewind.publish, Topics.MEMORY_COMMANDS)]
+    assert (whole.turns, whole.messages) == (None, None)
+
+
+@pytest.mark.rule("M9")
+def test_a_slice_of_the_longest_ids_fits_into_a_record() -> None:
+    longest = [f"{number:04d}".ljust(limits.ID_CHARACTERS, "\U0001d56b") for number in range(5_000)]
+    plan = Plan(memory={"u" * limits.ID_CHARACTERS: longest})
+    event = delivered({"id": "e", **rewound(1)}, 1)
+    commands = service._rollbacks(event, plan, None)
+    assert [turn for command in reversed(commands) for turn in command.turns or ()] == longest
+    assert len({command.id for command in commands}) == 5
+    sizes = [len(command.model_dump_json(exclude_none=True).encode()) for command in commands]
+    assert max(sizes) < limits.EVENT_BYTES
+
+
 # forks
 
 
@@ -495,7 +531,7 @@ async def test_a_deleted_chat_leaves_a_mark_tombstones_and_what_is_to_be_booked(
     [back] = [
         MemoryRollback.model_validate_json(value) for value in of(result.publish, Topics.MEMORY_COMMANDS)
     ]
-    assert len(back.turns) == 30
+    assert (back.turns, back.messages) == (None, None)
     if chunks:
         assert set(of(work.publish, Topics.USAGE)) <= set(of(result.publish, Topics.USAGE))
     assert result.confirmed is not None
