@@ -16,31 +16,34 @@ from services.memories import injection
 from services.memories.selection import Candidate, is_recent
 
 _NULL = b"null,"
-_BOOL = (b"false", b"true")
+_SAFE = bytes(set(range(0x20, 0x7F)) - set(b'"\\<>'))
+# by what is pinned and what is recent
+_LINES = {which: b"- [%%b%b] %%b" % flags.encode() for which, flags in injection.FLAGS.items()}
+_FLAGS = {
+    which: to_json(dict(zip(("pinned", "recent"), which, strict=True)))[1:-1] for which in injection.FLAGS
+}
+_TOKENS = {
+    (pinned, recent): injection.line_tokens(0, pinned=pinned, recent=recent)
+    for pinned, recent in injection.FLAGS
+}
 _tuple = tuple.__new__
 """Makes a named tuple in a third less time than its class does."""
 
 
 def memory(entry: Candidate, body: bytes, now: int) -> Memory:
     """`body` is that of services.memories.state.Held, `now` is in milliseconds since 1970."""
+    order, id, scope, pinned, tokens, _ = entry
     text, by, at = _cut(body) or _decoded(body)
-    id, pinned, recent = to_json(entry.id)[1:-1], entry.pinned, is_recent(int(at), now)
-    if _plain(text) and _plain(id):
-        line = b"- [%b%b] %b" % (id, injection.FLAGS[pinned, recent].encode(), text)
+    recent = is_recent(int(at), now)
+    name = to_json(id)[1:-1]
+    if _plain(text) and _plain(name):
+        line = _LINES[pinned, recent] % (name, text)
     else:
-        words = injection.line(entry.id, from_json(b'"%b"' % text), pinned=pinned, recent=recent)
+        words = injection.line(id, from_json(b'"%b"' % text), pinned=pinned, recent=recent)
         line = to_json(words)[1:-1]
-    shown = b'{"id":"%b","scope":%b,"text":"%b","pinned":%b,"recent":%b,"by":%b,"updated_at":%b}' % (
-        id,
-        _json(entry.scope),
-        text,
-        _BOOL[pinned],
-        _BOOL[recent],
-        by,
-        time_json(at),
-    )
-    tokens = injection.line_tokens(entry.tokens, pinned=pinned, recent=recent)
-    return _tuple(Memory, (entry.order, entry.id, pinned, tokens, line, shown))
+    shown = b'{"id":"%b","scope":%b,"text":"%b",%b,"by":%b,"updated_at":%b}'
+    made = shown % (name, _json(scope), text, _FLAGS[pinned, recent], by, time_json(at))
+    return _tuple(Memory, (order, id, pinned, tokens + _TOKENS[pinned, recent], line, made))
 
 
 def _cut(body: bytes) -> tuple[bytes, bytes, bytes] | None:
@@ -67,14 +70,7 @@ def _decoded(body: bytes) -> tuple[bytes, bytes, bytes]:
 
 def _plain(text: bytes) -> bool:
     """Whether a line of the prompt has a JSON string as it stands: nothing escaped there or here, no space around."""
-    return (
-        text.isascii()
-        and b"\\" not in text
-        and b"<" not in text
-        and b">" not in text
-        and b"\x7f" not in text
-        and text == text.strip(b" ")
-    )
+    return not text.translate(None, _SAFE) and not text.startswith(b" ") and not text.endswith(b" ")
 
 
 @lru_cache(maxsize=4_096)
