@@ -24,7 +24,6 @@ from services.gateway.ports import deps_of
 from services.gateway.problems import documented, invalid_parameters
 
 
-
 class _Bare(APIRoute):
     """A route whose endpoint takes the request as it is: nothing is solved, nothing is serialised."""
 
