@@ -28,7 +28,7 @@ class Use:
 def saved(summary: Summary, user_id: str | None, at: datetime) -> dict[str, str]:
     """The outbox entry of `SummarySaved`."""
     event = SummarySaved(
-        id=ids.derive("saved", summary.id, summary.version),
+        id=ids.derive("saved", summary.chat_id, summary.id, summary.version),
         at=at,
         chat_id=summary.chat_id,
         user_id=user_id,

@@ -169,7 +169,8 @@ class Summaries:
         use = Use(state.chat, state.user_id, plan.stage, self._summariser.model, 0, 0)
         level = plan.sources[-1].provenance.level if plan.stage is Stage.compress else state.level
         rules = policy.passed_on(plan.sources)
-        made_of = (plan.stage, *((source.id, source.version) for source in plan.sources))
+        # a fork has its source's summaries, ids and versions included, and its own call is booked on it
+        made_of = (state.chat.id, plan.stage, *((source.id, source.version) for source in plan.sources))
         if all(_is_bare(source.body) for source in plan.sources):
             draft = Draft(Body(), self._summariser.model, NO_PROMPT, 0, 0)
         else:

@@ -121,7 +121,7 @@ async def test_a_chunk_gets_its_summary_and_its_messages_go_to_the_archive(
     assert await redis.hmget(K.window, "sm", "v") == [b"4", b"8"]
 
     [event] = saved(work)
-    assert event.id == ids.derive("saved", closed.id, 1)
+    assert event.id == ids.derive("saved", CHAT, closed.id, 1)
     assert (event.summary_id, event.tier, event.user_id) == (closed.id, Tier.recent, "u1")
     [usage] = booked(work)
     assert usage.id == ids.derive("usage", "chunk", CHAT, closed.id, 1)
@@ -530,7 +530,7 @@ async def test_an_edit_raises_the_version_and_is_announced(
     assert (after.version, after.edited_by, after.text) == (2, "u1", "They met at the harbour.")
     assert after.tokens == count(after.text)
     [event] = saved(work)
-    assert (event.id, event.version) == (ids.derive("saved", chunk(0).id, 2), 2)
+    assert (event.id, event.version) == (ids.derive("saved", CHAT, chunk(0).id, 2), 2)
     await confirm(work)
     assert (await summaries.merge(event)).publish == ()
 
