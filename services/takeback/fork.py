@@ -6,7 +6,7 @@ in its provenance in which chat it was made, and paid for. Chunks that no summar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,9 +15,12 @@ from pydantic_core import from_json, to_json
 from schemas.chat import ChatRef
 from schemas.chunks import ChunkClosed
 from schemas.delivery import Topics
+from schemas.summaries import Summary
 from schemas.turns import ChatForked
 from services.state import ids, keys, outbox
 from services.state.keys import ChatKeys
+from services.summaries import announce
+from services.summaries.policy import Head, idle
 from services.takeback import policy, reading
 from services.takeback.changes import Changes
 from services.takeback.memory import Copy
@@ -73,14 +76,18 @@ def _renamed(source: Copy, event: ChatForked, at: datetime) -> Plan:
     changes.set(new.window, window)
     for name in ("messages", "turns", "message_ids", "archive"):
         changes.set(getattr(new, name), source.hashes[getattr(old, name)])
-    for name in ("summaries", "archived_summaries"):
-        changes.set(getattr(new, name), _summaries(source.hashes[getattr(old, name)], event))
+    in_use, archived = (
+        _summaries(source.hashes[name], event) for name in (old.summaries, old.archived_summaries)
+    )
+    changes.set(new.summaries, in_use)
+    changes.set(new.archived_summaries, archived)
     for name in _LISTS:
         values: Sequence[Any] = source.lists.get(getattr(old, name), [])
         if values:
             changes.replace(getattr(new, name), values)
     generation = int(window.get("g", 0))
     _chunks(changes, new, source.hashes[old.chunks], ref, user, generation, at)
+    changes.set(keys.outbox(ref.id, AGENT), _due(in_use.values(), user, at))
     number = {name: int(window.get(name) or 0) for name in ("n", "lm", "co", "sm", "lf")}
     return Plan(
         changes=changes,
@@ -99,6 +106,14 @@ def _summaries(stored: Mapping[bytes, bytes], event: ChatForked) -> dict[bytes, 
         summary["chat_id"] = event.chat.id
         renamed[name] = to_json(summary)
     return renamed
+
+
+def _due(in_use: Iterable[bytes], user: str, at: datetime) -> dict[str, str]:
+    """What brings a merge that the source had not done yet: each step of merging announces the next."""
+    summaries = [Summary.model_validate_json(raw) for raw in in_use]
+    if idle([Head(each.tier, each.tokens, each.provenance.level) for each in summaries]):
+        return {}
+    return announce.saved(max(summaries, key=lambda each: each.span.first_seq), user or None, at)
 
 
 def _chunks(

@@ -9,12 +9,13 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
 from schemas.delivery import Topics
-from schemas.summaries import SummarySaved
+from schemas.summaries import SummarySaved, Tier
 from schemas.usage import UsageBooked
 from services.state import outbox
 from services.summaries import announce
 from services.summaries import store as summaries
-from tests.integration.takeback_state import announced
+from services.work import Work
+from tests.integration.takeback_state import announced, check
 from tests.integration.test_takeback import Chat, of
 
 
@@ -79,3 +80,25 @@ async def test_an_announcement_is_of_one_chat(chat: Chat) -> None:
         for record in outbox.outgoing(field.values())
     ]
     assert len({event.id for event in events}) == 2
+
+
+@pytest.mark.rule("W8", "S2")
+async def test_a_merge_that_was_due_in_the_source_is_due_in_the_fork(chat: Chat) -> None:
+    saved = await unmerged(chat, 15)
+    assert len(saved) >= 4
+    work = await chat.take(forked(14), "f1")
+    [event] = announced(work)[1]
+    assert event.chat_id == "f1"
+    # the same summary, announced for another chat
+    assert event.id not in {each.id for each in saved}
+    assert (event.summary_id, event.span) == (saved[-1].summary_id, saved[-1].span)
+    await chat._merge(Work(work.publish))
+    state = await chat.state("f1")
+    check(state, chat.turns)
+    assert [summary.tier for summary in state.summaries][:1] == [Tier.merged]
+
+
+@pytest.mark.rule("W8")
+async def test_a_fork_whose_merges_are_done_announces_nothing(chat: Chat) -> None:
+    await chat.record(*range(20))
+    assert announced(await chat.take(forked(19), "f1")) == ([], [])
