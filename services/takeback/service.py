@@ -17,7 +17,7 @@ from functools import partial
 
 from redis.asyncio import Redis
 
-from schemas.delivery import Position, Topics
+from schemas.delivery import Outgoing, Position, Topics
 from schemas.live import WindowChanged
 from schemas.memories import MemoryRollback
 from schemas.turns import (
@@ -85,6 +85,8 @@ class TakingBack:
             if chat is not None:
                 if _before_deletion(chat, delivered):
                     return await self._repeated(delivered)
+                if chat.fields.get(deleted.MARK) not in (None, event.id) and isinstance(event, ChatDeleted):
+                    return _deleted_again(chat, delivered, event)
                 self._check(chat, delivered)
                 if await self._known(chat, event.id):
                     return await self._repeated(delivered)
@@ -161,7 +163,7 @@ class TakingBack:
     def _work(self, delivered: Delivered, answer: Answer) -> Work | None:
         """None: the chat changed, the plan is to be made anew."""
         event, position = delivered.event, delivered.position
-        if answer.status == "raced":
+        if answer.status == "raced" or (answer.status == "deleted" and isinstance(event, ChatDeleted)):
             return None
         if answer.status == "deleted":
             raise deleted.late(event.chat.id, Topics.TURNS)
@@ -319,6 +321,23 @@ def _before_deletion(chat: Chat, delivered: Delivered) -> bool:
     if fields.get(deleted.MARK) in (None, delivered.event.id):
         return False
     return (fields.get("ep"), fields.get("pa")) == (epoch, str(partition)) and offset <= chat.number("of")
+
+
+def _deleted_again(chat: Chat, delivered: Delivered, event: ChatDeleted) -> Work:
+    """Of a chat that is gone; memories may still be to forget. It follows from the event alone, however often it comes."""
+    memory: dict[str, list[str]] = {}
+    if event.forget_memories and event.user is not None:
+        memory[event.user.id] = []
+    plan = Plan(memory=memory, generation=chat.number("g"))
+    forgotten = (
+        Outgoing(
+            Topics.MEMORY_COMMANDS,
+            command.user_id.encode(),
+            command.model_dump_json(exclude_none=True).encode(),
+        )
+        for command in _rollbacks(delivered, plan, None)
+    )
+    return Work((*forgotten, *deleted.late(chat.id, Topics.TURNS).publish), None, repeated=True)
 
 
 def _refused(status: str, detail: str, position: Position) -> Poison:

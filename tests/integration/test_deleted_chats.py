@@ -8,6 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from schemas.delivery import Outgoing, Position, Topics, dead_letters
+from schemas.memories import MemoryRollback
 from schemas.summaries import SummarySaved
 from schemas.usage import UsageBooked
 from services.failures import Poison
@@ -110,3 +111,30 @@ async def test_a_chunk_and_a_summary_that_were_on_their_way_are_answered_too(red
     assert tombstones(await service.merge(saved[0])) == [Topics.SUMMARIES]
     unknown = saved[0].model_copy(update={"chat_id": "c9"})
     assert (await service.merge(unknown)).publish == ()
+
+
+@pytest.mark.rule("W7", "M9")
+async def test_a_chat_that_is_deleted_again_is_gone_and_its_memories_may_still_be_forgotten(
+    redis: Redis,
+) -> None:
+    window = Window(redis, len, ChunkSize(4, 1_000))
+    await apply(window, delivered(turn(1), 1))
+    await apply(window, delivered({"type": "chat.deleted", "id": "gone"}, 2))
+    again = await apply(window, delivered({"type": "chat.deleted", "id": "gone-2"}, 3))
+    assert isinstance(again, Work)
+    assert again.repeated
+    assert again.publish == (Outgoing(Topics.TURNS, b"c1", None),)
+    event = delivered({"type": "chat.deleted", "id": "gone-3", "forget_memories": True}, 4)
+    for _ in range(2):
+        forgotten = await apply(window, event)
+        assert isinstance(forgotten, Work)
+        command, tombstone = forgotten.publish
+        assert tombstone == Outgoing(Topics.TURNS, b"c1", None)
+        assert (command.topic, command.key) == (Topics.MEMORY_COMMANDS, b"u1")
+        rollback = MemoryRollback.model_validate_json(command.value or b"")
+        assert (rollback.chat_id, rollback.turns, rollback.messages) == ("c1", None, None)
+    signed_out = delivered({"type": "chat.deleted", "id": "gone-4", "forget_memories": True, "user": None}, 5)
+    result = await apply(window, signed_out)
+    assert isinstance(result, Work)
+    assert result.publish == (Outgoing(Topics.TURNS, b"c1", None),)
+    assert await redis.keys("{c:c1}:o:*") == [b"{c:c1}:o:window"]

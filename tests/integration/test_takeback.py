@@ -537,7 +537,7 @@ async def test_a_deleted_chat_leaves_a_mark_tombstones_and_what_is_to_be_booked(
     assert result.confirmed is not None
     await result.confirmed()
     assert await redis.keys("{c:c1}:*") == [K.window.encode()]
-    for body in (chat.turn(50), rewound(1), {"type": "chat.deleted", "id": "other"}):
+    for body in (chat.turn(50), rewound(1)):
         refused = await chat.apply(chat.event(body))
         assert isinstance(refused, Poison)
         assert (str(refused), refused.keep) == ("chat.id: this chat was deleted", False)
