@@ -17,6 +17,7 @@ from schemas.chunks import ChunkClosed
 from schemas.delivery import Topics
 from schemas.summaries import Summary
 from schemas.turns import ChatForked
+from services.failures import Poison
 from services.state import ids, keys, outbox
 from services.state.keys import ChatKeys
 from services.summaries import announce
@@ -41,9 +42,17 @@ _HASHES = (
 _LISTS = ("live", "pending", "archive_order", "turn_order")
 
 
+FORK_BYTES = 64 * 1024 * 1024
+"""Most that a chat may have in Redis to be forked: it is read in one answer and written by one script, which nothing else
+runs beside. About 100,000 messages of usual length."""
+
+
 async def copy(ask: Ask, source: str) -> Copy:
-    """All that a fork takes over, read at one moment; empty for an unknown chat."""
+    """All that a fork takes over, read at one moment; empty for an unknown chat. Raises Poison for one that is too large."""
     k = ChatKeys.of(source)._asdict()
+    size = sum(filter(None, await ask([("MEMORY", "USAGE", k[name]) for name in (*_HASHES, *_LISTS)])))
+    if size > FORK_BYTES:
+        raise Poison(f"source.chat: has {size} bytes in Redis, the limit of a fork is {FORK_BYTES}")
     hashes, lists = [k[name] for name in _HASHES], [k[name] for name in _LISTS]
     answers = await ask([*(("HGETALL", key) for key in hashes), *(("LRANGE", key, 0, -1) for key in lists)])
     found = iter(answers)

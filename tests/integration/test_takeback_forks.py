@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from schemas.usage import UsageBooked
 from services.state import outbox
 from services.summaries import announce
 from services.summaries import store as summaries
+from services.takeback import fork
 from services.work import Work
 from tests.integration.takeback_state import announced, check
 from tests.integration.test_takeback import Chat, of
@@ -102,3 +104,13 @@ async def test_a_merge_that_was_due_in_the_source_is_due_in_the_fork(chat: Chat)
 async def test_a_fork_whose_merges_are_done_announces_nothing(chat: Chat) -> None:
     await chat.record(*range(20))
     assert announced(await chat.take(forked(19), "f1")) == ([], [])
+
+
+@pytest.mark.rule("W8")
+async def test_a_chat_that_is_too_large_to_be_copied_at_once_says_so(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chat.record(*range(20))
+    monkeypatch.setattr(fork, "FORK_BYTES", 1_000)
+    reason = await chat.refused(forked(19), "f1")
+    assert re.fullmatch(r"source\.chat: has \d{4,5} bytes in Redis, the limit of a fork is 1000", reason)
