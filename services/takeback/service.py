@@ -11,7 +11,6 @@ Shown by tests/integration/test_takeback.py and tests/integration/test_takeback_
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -19,28 +18,28 @@ from redis.asyncio import Redis
 
 from schemas.delivery import Outgoing, Position, Topics
 from schemas.live import WindowChanged
-from schemas.memories import MemoryRollback
 from schemas.turns import (
     ChatDeleted,
     ChatForked,
     ChatRewound,
     MessageDeleted,
     MessageEdited,
-    TurnEvent,
     TurnRegenerated,
 )
 from services.failures import Poison, Transient
-from services.state import deleted, ids, keys, outbox
+from services.state import deleted, keys, outbox
 from services.state.transaction import at_once
 from services.takeback import deletion, fork, policy, reading, store
-from services.takeback.memory import Copy
 from services.takeback.policy import Plan
 from services.takeback.reading import Ask
+from services.takeback.rollbacks import rollbacks
+from services.takeback.source import Sources
 from services.takeback.store import Answer
 from services.takeback.values import Chat, Row
 from services.tokens.counter import TokenCounter
 from services.window import store as windows
 from services.window.incoming import Delivered, happened, in_order, memory_entry, memory_field, usage
+from services.window.progress import Progress
 from services.window.store import AGENT, ChunkSize
 from services.work import Work
 
@@ -49,35 +48,27 @@ TakeBack = TurnRegenerated | ChatRewound | MessageEdited | MessageDeleted | Chat
 ATTEMPTS = 16
 """So often a plan is made anew when the chat changed meanwhile (a summary was saved), before the event is retried."""
 
-ROLLBACK_TURNS = 1_000
-"""Most turns in one rollback of memories: with the longest ids it has less than schemas.limits.EVENT_BYTES."""
-
-FORK_WAIT = 10.0
-"""Seconds that a fork waits for its source to reach the turn. The partition waits with it, and with it the turns of the new
-chat: none is ever applied to an empty one."""
-
-FORK_POLL = 0.05
-"""Seconds between two looks."""
-
 
 class TakingBack:
-    """Raises Poison, Transient, and redis.RedisError where the store is away. `sleep` takes seconds."""
+    """Raises Poison, Transient, and redis.RedisError where the store is away. `clock` and `sleep`: seconds (since 1970)."""
 
     def __init__(
         self,
         redis: Redis,
         counter: TokenCounter,
         chunk: ChunkSize,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        progress: Progress,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._redis = redis
         self._ask = partial(at_once, redis)
         self._counter = counter
         self._chunk = chunk
-        self._sleep = sleep
+        self._sources = Sources(self._ask, progress, clock, sleep)
 
-    async def apply(self, delivered: Delivered) -> Work:
-        """Carry one event out; once, however often it comes."""
+    async def apply(self, delivered: Delivered, begun: float) -> Work:
+        """Carry one event out; once, however often it comes. `begun`: when its batch was, in seconds since 1970."""
         event = delivered.event
         assert isinstance(event, TakeBack)
         for _ in range(ATTEMPTS):
@@ -91,7 +82,7 @@ class TakingBack:
                 if await self._known(chat, event.id):
                     return await self._repeated(delivered)
             try:
-                answer = await self._attempt(chat, delivered)
+                answer = await self._attempt(chat, delivered, begun)
             except reading.Changed:
                 continue
             work = self._work(delivered, answer)
@@ -137,10 +128,10 @@ class TakingBack:
             return Work(usage(event, digest, int(happened(event, delivered.timestamp).timestamp() * 1000)))
         return None
 
-    async def _attempt(self, chat: Chat | None, delivered: Delivered) -> Answer:
+    async def _attempt(self, chat: Chat | None, delivered: Delivered, begun: float) -> Answer:
         event = delivered.event
         if isinstance(event, ChatForked):
-            return await self._fork(chat, delivered, event)
+            return await self._fork(chat, delivered, event, begun)
         if chat is None:
             if isinstance(event, ChatDeleted):
                 return await self._delete(Chat.empty(event.chat.id), delivered, event)
@@ -256,32 +247,12 @@ class TakingBack:
         )
         return await self._run(chat, delivered, policy.change(chat, seq, row), store.WHOLE, message=message)
 
-    async def _fork(self, chat: Chat | None, delivered: Delivered, event: ChatForked) -> Answer:
+    async def _fork(self, chat: Chat | None, delivered: Delivered, event: ChatForked, begun: float) -> Answer:
         if chat is not None:
             raise Poison("chat.id: a fork begins a new chat, and this one has turns already")
-        source, end = await self._source(event)
+        source, end = await self._sources.of(delivered, event, begun)
         plan = await fork.plan(source, event, end, happened(event, delivered.timestamp))
         return await store.run(self._redis, self._call_for(event.chat.id, "", delivered, plan, store.WHOLE))
-
-    async def _source(self, event: ChatForked) -> tuple[Copy, int]:
-        """The source as soon as it has the turn, and the number of the first message that the fork leaves out."""
-        name, waited = event.source.chat, 0.0
-        k = keys.ChatKeys.of(name)
-        while True:
-            mark, turn = await self._ask(
-                [("HGET", k.window, deleted.MARK), ("HGET", k.turns, event.source.turn)]
-            )
-            if mark is not None:
-                raise Poison("source.chat: was deleted", keep=False)
-            if turn is not None:
-                copied = await fork.copy(self._ask, name)
-                found = await reading.turn(copied.ask, name, event.source.turn)
-                if found is not None:
-                    return copied, found.end
-            if waited >= FORK_WAIT:
-                raise Poison(f"source.turn: the chat {name} has no turn {event.source.turn}")
-            await self._sleep(FORK_POLL)
-            waited += FORK_POLL
 
     async def _delete(self, chat: Chat, delivered: Delivered, event: ChatDeleted) -> Answer:
         plan = await deletion.plan(self._ask, chat, event)
@@ -296,9 +267,9 @@ class TakingBack:
         self, chat: Chat, delivered: Delivered, plan: Plan, mode: str, *, message: str | None = None
     ) -> store.Call:
         """The script's call; what the turns wrote into memories is taken back with it."""
-        rollbacks = _rollbacks(delivered, plan, None if message is None else (message,))
+        commands = rollbacks(delivered, plan, None if message is None else (message,))
         k, box = keys.ChatKeys.of(chat.id), keys.outbox(chat.id, AGENT)
-        for place, command in enumerate(rollbacks):
+        for place, command in enumerate(commands):
             field = memory_field(delivered.position, f"0.{place:06d}", command.id)
             plan.changes.set(box, {field: outbox.entry(Topics.MEMORY_COMMANDS, command.user_id, command)})
             if mode != store.LAST:
@@ -335,7 +306,7 @@ def _deleted_again(chat: Chat, delivered: Delivered, event: ChatDeleted) -> Work
             command.user_id.encode(),
             command.model_dump_json(exclude_none=True).encode(),
         )
-        for command in _rollbacks(delivered, plan, None)
+        for command in rollbacks(delivered, plan, None)
     )
     return Work((*forgotten, *deleted.late(chat.id, Topics.TURNS).publish), None, repeated=True)
 
@@ -343,33 +314,3 @@ def _deleted_again(chat: Chat, delivered: Delivered, event: ChatDeleted) -> Work
 def _refused(status: str, detail: str, position: Position) -> Poison:
     reason = windows.REFUSED[status]
     return Poison(reason.format(detail=detail, partition=position.partition, offset=position.offset))
-
-
-def _rollbacks(delivered: Delivered, plan: Plan, messages: tuple[str, ...] | None) -> list[MemoryRollback]:
-    """For each user in whose memories the turns have written (M9), in the order in which they take effect: the newest
-    turns first. One command where all of the chat goes, else one for every so many turns."""
-    event = delivered.event
-    commands = []
-    for user, turns in plan.memory.items():
-        slices: list[tuple[str, ...] | None] = [None]
-        if not _everything(event):
-            starts = range(0, len(turns), ROLLBACK_TURNS)
-            slices = [tuple(turns[start : start + ROLLBACK_TURNS]) for start in reversed(starts)]
-        for number, part in enumerate(slices):
-            commands.append(
-                MemoryRollback(
-                    id=ids.derive("memory.rollback", event.chat.id, event.id, user, number),
-                    at=happened(event, delivered.timestamp),
-                    user_id=user,
-                    chat_id=event.chat.id,
-                    generation=plan.generation,
-                    turns=part,
-                    messages=messages,
-                )
-            )
-    return commands
-
-
-def _everything(event: TurnEvent) -> bool:
-    """Whether no turn of the chat stays."""
-    return isinstance(event, ChatDeleted) or (isinstance(event, ChatRewound) and event.turn is None)

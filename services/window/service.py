@@ -11,7 +11,9 @@ Shown by tests/integration/test_window_outbox.py and tests/integration/test_wind
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -24,23 +26,34 @@ from services.state import deleted, outbox
 from services.takeback.service import TakingBack
 from services.tokens.counter import TokenCounter
 from services.window.incoming import Delivered, happened, in_order, memory_entry, usage
+from services.window.progress import Progress
 from services.window.store import AGENT, REFUSED, ChunkSize, Reply, apply, call, digest
 from services.work import DONE, REPEATED, Work
 
 
 class Window:
-    """Applies events of chats in the order given."""
+    """Applies events of chats in the order given. `clock` gives seconds since 1970, `sleep` takes them."""
 
-    def __init__(self, redis: Redis, counter: TokenCounter, chunk: ChunkSize) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        counter: TokenCounter,
+        chunk: ChunkSize,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._redis = redis
         self._counter = counter
         self._chunk = chunk
-        self._back = TakingBack(redis, counter, chunk)
+        self._clock = clock
+        self._progress = Progress(redis, clock)
+        self._back = TakingBack(redis, counter, chunk, self._progress, clock, sleep)
 
     async def apply(self, batch: Sequence[Delivered]) -> list[Work | Poison]:
         """One result per event. Raises redis.RedisError or Transient where the store is away; all of it may then be
         run again."""
         results: list[Work | Poison] = []
+        begun = self._clock()
         for recorded, events in groupby(
             batch, key=lambda delivered: isinstance(delivered.event, TurnRecorded)
         ):
@@ -49,9 +62,12 @@ class Window:
                 continue
             for delivered in events:
                 try:
-                    results.append(await self._back.apply(delivered))
+                    results.append(await self._back.apply(delivered, begun))
                 except Poison as poison:
                     results.append(poison)
+        if batch:
+            _, position, timestamp = batch[-1]
+            await self._progress.applied(position.partition, timestamp)
         # turns alone are read in one go, and find nothing twice
         return results if all(isinstance(item.event, TurnRecorded) for item in batch) else _once(results)
 

@@ -19,9 +19,8 @@ from services.context import store as contexts
 from services.failures import Poison
 from services.state import ids, keys
 from services.summaries.port import Draft, SourceMessage
-from services.takeback import service
+from services.takeback import rollbacks
 from services.takeback.policy import Plan
-from services.takeback.service import FORK_POLL, FORK_WAIT, TakingBack
 from services.window.incoming import Delivered
 from services.window.service import Window
 from services.window.store import ChunkSize, digest
@@ -418,7 +417,7 @@ async def test_a_regenerated_reply_takes_back_before_it_saves(chat: Chat) -> Non
 async def test_many_turns_are_taken_back_from_memories_in_slices_newest_first(
     chat: Chat, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "ROLLBACK_TURNS", 4)
+    monkeypatch.setattr(rollbacks, "ROLLBACK_TURNS", 4)
     memory = {"memory": {"ops": [{"op": "save", "text": "Theo sails"}]}}
     await chat.record(*range(12), **memory)
     rewind = await chat.take(rewound(1))
@@ -440,7 +439,7 @@ def test_a_slice_of_the_longest_ids_fits_into_a_record() -> None:
     longest = [f"{number:04d}".ljust(limits.ID_CHARACTERS, "\U0001d56b") for number in range(5_000)]
     plan = Plan(memory={"u" * limits.ID_CHARACTERS: longest})
     event = delivered({"id": "e", **rewound(1)}, 1)
-    commands = service._rollbacks(event, plan, None)
+    commands = rollbacks.rollbacks(event, plan, None)
     assert [turn for command in reversed(commands) for turn in command.turns or ()] == longest
     assert len({command.id for command in commands}) == 5
     sizes = [len(command.model_dump_json(exclude_none=True).encode()) for command in commands]
@@ -474,41 +473,6 @@ async def test_a_fork_is_as_the_chat_was_and_both_go_on(chat: Chat, redis: Redis
     await chat.state()
     after = await chat.state("f1")
     assert [turn.id for turn in after.turns[-3:]] == ["t79", "t300", "t301"]
-
-
-@pytest.mark.rule("W8")
-async def test_a_fork_waits_for_its_source_and_turns_of_it_wait_for_the_fork(redis: Redis) -> None:
-    chat = Chat(redis)
-    await chat.record(0)
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3:
-            await chat.record(1)
-
-    chat.window._back = TakingBack(redis, len, CHUNK, sleep)
-    fork = chat.event({"type": "chat.forked", "source": {"chat": "c1", "turn": "t1"}}, "f1")
-    turn = chat.event(chat.turn(7), "f1")
-    results = await chat.window.apply([fork, turn])
-    assert all(isinstance(result, Work) for result in results)
-    assert [turn.id for turn in (await chat.state("f1")).turns] == ["t0", "t1", "t7"]
-    assert waits == [FORK_POLL] * 3
-
-
-@pytest.mark.rule("W8")
-async def test_a_fork_of_nothing_is_given_up_in_the_end(redis: Redis) -> None:
-    chat = Chat(redis)
-    waited = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal waited
-        waited += seconds
-
-    chat.window._back = TakingBack(redis, len, CHUNK, sleep)
-    reason = await chat.refused({"type": "chat.forked", "source": {"chat": "c1", "turn": "t1"}}, "f1")
-    assert reason == "source.turn: the chat c1 has no turn t1"
-    assert waited == pytest.approx(FORK_WAIT)
 
 
 # deletion
