@@ -11,6 +11,7 @@ import typer
 from services.settings import Settings
 from streams.cli.start import SettingsFile, load_settings, run
 from streams.resources import open_resources
+from streams.runtime.heap import settle
 from streams.runtime.worker import stop_on_signals
 from streams.together import serve_gateway
 
@@ -30,6 +31,7 @@ async def work(settings: Settings) -> None:
     stop = stop_on_signals()
     async with open_resources(settings) as resources:
         gateway, token = await serve_gateway(resources)
+        settle()
         log.info("started", extra={"gateway": f"http://{gateway.host}:{gateway.port}"})
         if token is not None:
             typer.echo(f"No token is configured; for this run: {token}")
