@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import cast
 
 from pydantic_core import from_json
@@ -22,6 +21,7 @@ from services.memories import store as memories
 from services.state import keys, outbox
 from services.summaries import announce
 from services.summaries.policy import GROUP
+from services.window.incoming import in_order
 from streams.resources import Resources
 
 log = logging.getLogger(__name__)
@@ -101,13 +101,22 @@ async def _of(resources: Resources, chat: str) -> Waiting:
         newest = max(map(Summary.model_validate_json, summaries), key=lambda summary: summary.span.first_seq)
         entries = announce.saved(newest, user.decode() if user else None, newest.created_at)
         records += outbox.outgoing(entries.values())
-    for rollback in sorted(map(MemoryRollback.model_validate_json, rollbacks), key=attrgetter("generation")):
-        value = rollback.model_dump_json(exclude_none=True).encode()
-        records.append(Outgoing(Topics.MEMORY_COMMANDS, rollback.user_id.encode(), value))
-    for box in boxes:
-        records += outbox.outgoing(box.values())
+    held = [outbox.outgoing(box[field] for field in in_order(box)) for box in boxes]
+    # a rollback that the outbox still has takes effect behind the writes that it takes back; one that it has not was
+    # published before everything that it has
+    unpublished = {record.value for box in held for record in box}
+    for value in sorted(rollbacks, key=_generation):
+        if value not in unpublished:
+            user = MemoryRollback.model_validate_json(value).user_id
+            records.append(Outgoing(Topics.MEMORY_COMMANDS, user.encode(), value))
+    for box in held:
+        records += box
     return Waiting(chat, records, {a: list(box) for a, box in zip(_OUTBOXES, boxes, strict=True)})
 
 
 def _index(event: bytes) -> int:
     return int(from_json(event)["index"])
+
+
+def _generation(rollback: bytes) -> int:
+    return int(from_json(rollback)["generation"])

@@ -22,6 +22,8 @@ from services.window.store import ChunkSize
 from services.work import Work
 from streams.recovery import announce_again, announce_changes_again
 from streams.resources import Resources
+from tests.integration.takeback_state import delivered as takeback_event
+from tests.integration.takeback_state import recorded
 from tests.memories import command, delivered
 
 
@@ -95,6 +97,34 @@ async def test_a_take_back_that_memories_may_not_have_seen_is_announced(redis: R
     made, seen = resources(redis, "new")
     await announce_again(made)
     assert Outgoing(Topics.MEMORY_COMMANDS, b"u1", value.encode()) in seen.records
+
+
+@pytest.mark.rule("M9", "W7")
+async def test_memory_commands_are_announced_in_the_order_in_which_they_take_effect(redis: Redis) -> None:
+    """A turn is regenerated seven times, each time with another write into memories, and nothing was published."""
+    turns = [
+        recorded(
+            "t1",
+            [("m1", "hello"), (f"m1.{n}", f"reply {n}")],
+            f"e{n}",
+            memory={"ops": [{"op": "save", "text": f"memory {n}"}]},
+            type="turn.regenerated" if n else "turn.recorded",
+        )
+        for n in range(8)
+    ]
+    results = await Window(redis, len, ChunkSize()).apply(
+        [takeback_event(turn, n) for n, turn in enumerate(turns)]
+    )
+    expected = [r for work in results for r in work.publish if r.topic == Topics.MEMORY_COMMANDS]
+    assert len(expected) == 8 + 7
+    made, seen = resources(redis, "new")
+    await announce_again(made)
+    assert [r for r in seen.records if r.topic == Topics.MEMORY_COMMANDS] == expected
+    # published, but perhaps not carried out: in their order as well
+    made, seen = resources(redis, "newer")
+    await announce_again(made)
+    rolled_back = [r for r in expected if b"memory.rollback" in (r.value or b"")]
+    assert [r for r in seen.records if r.topic == Topics.MEMORY_COMMANDS] == rolled_back
 
 
 async def test_results_about_memories_that_were_not_confirmed_are_published_and_trimmed(redis: Redis) -> None:
