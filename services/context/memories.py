@@ -6,7 +6,7 @@ left of those goes in at the end, where messages and summaries leave room: then 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,12 +19,14 @@ SHARE = 4
 """Unpinned memories come before messages in one part in so many of the budget."""
 
 
-_OPENING, _CLOSING = (to_json(each)[1:-1] for each in (injection.OPENING, injection.CLOSE))
+_OPENING, _LINE_END, _CLOSING = (
+    to_json(each)[1:-1] for each in (injection.OPENING, "\n", "\n" + injection.CLOSE)
+)
 
 
 class Memory(NamedTuple):
-    """A memory that may go in. `tokens` are of its `line`, a JSON string without its quotation marks; `shown` is the JSON
-    object of an answer (of the shape of schemas.context.MemoryEntry).
+    """A memory that may go in. `line` are the pieces of a JSON string without its quotation marks, `tokens` are of it; `shown`
+    are those of the JSON object of an answer (of the shape of schemas.context.MemoryEntry).
 
     By `order` and `id` the newer of two is the larger one.
     """
@@ -33,8 +35,8 @@ class Memory(NamedTuple):
     id: str
     pinned: bool
     tokens: int
-    line: bytes
-    shown: bytes
+    line: tuple[bytes, bytes]
+    shown: tuple[bytes, bytes, bytes]
 
 
 class Beyond(NamedTuple):
@@ -138,8 +140,8 @@ def status_view(status: Status) -> dict[str, Any]:
     }
 
 
-def part_json(memories: Memories, taken: Sequence[Memory], tokens: int) -> bytes:
-    """JSON of the shape of schemas.context.MemoryPart."""
+def part_json(memories: Memories, taken: Sequence[Memory], tokens: int) -> Iterator[bytes]:
+    """Pieces of JSON of the shape of schemas.context.MemoryPart."""
     around = {
         "part": Part.memories,
         "tokens": tokens,
@@ -147,9 +149,22 @@ def part_json(memories: Memories, taken: Sequence[Memory], tokens: int) -> bytes
         "off": memories.off,
         "learning_off": memories.learning_off,
     }
-    lines = [_OPENING, *(each.line for each in taken), _CLOSING] if taken else []
-    return b'%b,"text":"%b","entries":[%b]}' % (
-        to_json(around)[:-1],
-        b"\\n".join(lines),
-        b",".join([each.shown for each in taken]),
-    )
+    yield to_json(around)[:-1]
+    yield b',"text":"'
+    if taken:
+        yield _OPENING
+        for each in taken:
+            yield _LINE_END
+            yield from each.line
+        yield _CLOSING
+    yield b'","entries":['
+    yield from joined([each.shown for each in taken])
+    yield b"]}"
+
+
+def joined(values: Sequence[tuple[bytes, bytes, bytes]]) -> Iterator[bytes]:
+    """The pieces of JSON values, with commas between these."""
+    for place, value in enumerate(values):
+        if place:
+            yield b","
+        yield from value

@@ -87,10 +87,7 @@ async def read(redis: Redis, chat: Snapshot, user: str | None, now: int, choices
     if choice.version != int(version or 0) or None in values:
         choices.drop(user, scopes)
         return await read(redis, chat, user, now, choices)
-    made = [
-        memory(entry, value.split(b" ", 5)[5], now)
-        for entry, value in zip(choice.entries, values, strict=True)
-    ]
+    made = [memory(entry, value, now) for entry, value in zip(choice.entries, values, strict=True)]
     return Memories(
         [made[place] for place in choice.pinned],
         [made[place] for place in choice.unpinned],

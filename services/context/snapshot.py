@@ -13,15 +13,16 @@ from schemas.summaries import Tier
 
 
 class StoredMessage(NamedTuple):
-    """A live or pending message. `id` is a JSON string without its quotation marks, `turn` one with them, `shown` the JSON
-    object of an answer (of the shape of schemas.context.MessageView). `at` is in milliseconds since 1970 (UTC)."""
+    """A live or pending message. `id` is a JSON string without its quotation marks, `turn` one with them, `shown` the pieces
+    of the JSON object of an answer (of the shape of schemas.context.MessageView). `at` is in milliseconds since 1970 (UTC).
+    """
 
     seq: int
     id: bytes
     tokens: int
     at: int
     turn: bytes
-    shown: bytes
+    shown: tuple[bytes, bytes, bytes]
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ tests/integration/test_context_store.py holds both together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from services.context.memories import (
     NO_STATUS,
     Memories,
     Status,
+    joined,
     part_json,
     status_view,
 )
@@ -33,11 +34,6 @@ _SEPARATOR = to_json(SEPARATOR)[1:-1]
 
 def context_json(snapshot: Snapshot, context: Context, memories: Memories = NO_MEMORIES) -> bytes:
     """JSON of the shape of schemas.context.ContextView; `memories` are those that the context was made with."""
-    saved = part_json(memories, context.memories, context.memory_tokens)
-    tiers = [
-        _summary_part(part, context.summaries[part]) for part in (Part.long_term, Part.merged, Part.recent)
-    ]
-    messages = [_message_part(Part.pending, context.pending), _message_part(Part.live, context.live)]
     limit = context.budget or 0
     around = {
         "chat_id": snapshot.chat,
@@ -63,7 +59,15 @@ def context_json(snapshot: Snapshot, context: Context, memories: Memories = NO_M
             for omission in context.left_out
         ],
     }
-    return _with(around, b"parts", b"[%b]" % b",".join([saved, *tiers, *messages]))
+    pieces = [to_json(around)[:-1], b',"parts":[']
+    pieces += part_json(memories, context.memories, context.memory_tokens)
+    for part in (Part.long_term, Part.merged, Part.recent):
+        pieces += _summary_part(part, context.summaries[part])
+    for part, messages in ((Part.pending, context.pending), (Part.live, context.live)):
+        pieces += _message_part(part, messages)
+    pieces.append(b"]}")
+    # the texts of an answer are copied here, once and together
+    return b"".join(pieces)
 
 
 def memory_view(snapshot: Snapshot, now: datetime, memories: Status = NO_STATUS) -> dict[str, Any]:
@@ -109,7 +113,7 @@ def _tier(tier: Tier, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _summary_part(part: Part, included: Sequence[Included]) -> bytes:
+def _summary_part(part: Part, included: Sequence[Included]) -> Iterator[bytes]:
     around = {
         "part": part,
         "tokens": tier_tokens(included),
@@ -117,21 +121,16 @@ def _summary_part(part: Part, included: Sequence[Included]) -> bytes:
         "shortened": [each.summary.id for each in included if each.shortened],
         "span": _joined([each.summary.span for each in included]),
     }
-    return _with(around, b"text", b'"%b"' % _SEPARATOR.join([each.text[1:-1] for each in included]))
+    text = _SEPARATOR.join([each.text[1:-1] for each in included])
+    yield from (b",", to_json(around)[:-1], b',"text":"', text, b'"}')
 
 
-def _message_part(part: Part, messages: Sequence[StoredMessage]) -> bytes:
+def _message_part(part: Part, messages: Sequence[StoredMessage]) -> Iterator[bytes]:
     around = {"part": part, "tokens": sum([message.tokens for message in messages]), "span": _span(messages)}
-    return b'%b,"ids":[%b],"messages":[%b]}' % (
-        to_json(around)[:-1],
-        b",".join([b'"%b"' % message.id for message in messages]),
-        b",".join([message.shown for message in messages]),
-    )
-
-
-def _with(members: Mapping[str, Any], name: bytes, value: bytes) -> bytes:
-    """The JSON object of these members and of one more, whose value is JSON already."""
-    return b'%b,"%b":%b}' % (to_json(members)[:-1], name, value)
+    ids = b",".join([b'"%b"' % message.id for message in messages])
+    yield from (b",", to_json(around)[:-1], b',"ids":[', ids, b'],"messages":[')
+    yield from joined([message.shown for message in messages])
+    yield b"]}"
 
 
 def _messages(messages: Sequence[StoredMessage]) -> dict[str, Any]:

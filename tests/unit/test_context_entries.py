@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from schemas.memories import Author
 from services.context.entries import memory
@@ -33,9 +33,9 @@ def test_an_entry_is_what_was_stored(
     id = f"m{name}"
     wording = Wording(text, Author.character, character, at, 7, source, 30)
     stored = held(Entry(id, f"character:{name}", pinned, wording, 3, 1, Author.user), 9)
-    found = memory(Candidate(7, id, stored.scope, pinned, stored.tokens, stored.body), stored.body, NOW)
+    found = memory(Candidate(7, id, stored.scope, pinned, stored.tokens, b""), stored.value(), NOW)
     recent = NOW - at <= RECENT
-    assert from_json(found.shown) == {
+    assert from_json(b"".join(found.shown)) == {
         "id": id,
         "scope": f"character:{name}",
         "text": text,
@@ -44,7 +44,6 @@ def test_an_entry_is_what_was_stored(
         "by": "character",
         "updated_at": time_text(at),
     }
-    assert from_json(b'"%b"' % found.line) == injection.line(id, text, pinned=pinned, recent=recent)
+    assert from_json(b'"%b"' % b"".join(found.line)) == injection.line(id, text, pinned=pinned, recent=recent)
     assert (found.order, found.id, found.pinned) == (7, id, pinned)
     assert found.tokens == injection.line_tokens(30, pinned=pinned, recent=recent)
-    assert to_json(from_json(found.shown)) == found.shown

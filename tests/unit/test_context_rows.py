@@ -53,7 +53,7 @@ def test_messages_are_in_order_whatever_they_say(texts: list[str]) -> None:
         id, role, author, _, tokens, at, turn = row(seq, text)
         assert (message.name, from_json(message.turn)) == (id, turn)
         assert (message.tokens, message.at) == (tokens, at)
-        assert from_json(message.shown) == {
+        assert from_json(b"".join(message.shown)) == {
             "seq": seq,
             "id": id,
             "role": role,
@@ -73,7 +73,7 @@ def test_rows_of_any_kind_are_read_and_deleted_messages_left_out(messages: list[
         stored[str(seq).encode()] = json.dumps(data).encode() if kind == "spaced" else to_json(data)
     kept = [(seq, text) for seq, (text, kind) in enumerate(messages) if kind != "deleted"]
     found = rows.messages(stored)
-    assert [(each.seq, from_json(each.shown)["text"]) for each in found] == kept
+    assert [(each.seq, from_json(b"".join(each.shown))["text"]) for each in found] == kept
 
 
 def test_a_damaged_row_is_an_error() -> None:
