@@ -13,6 +13,8 @@ from pydantic_core import from_json
 from infra import topics
 from schemas.delivery import Record, Topics, dead_letters
 from services.audit.deleted import TopicState
+from services.audit.naming import Named
+from services.deadletters.policy import is_tombstone
 from services.failures import Transient
 from services.settings import Settings
 from services.takeback.deletion import TOPICS
@@ -21,6 +23,9 @@ from streams.runtime.offsets import end_offsets
 
 MEMORIES = (Topics.MEMORY_COMMANDS, dead_letters(Topics.MEMORY_COMMANDS, "memories"))
 """Topics whose key is a user: commands on what came from a chat."""
+
+DEAD_LETTERS = frozenset(name for name in TOPICS if name.endswith(".dlq"))
+"""Topics where a record without a value may be a dead letter; in the others it is a tombstone."""
 
 
 class ChatSearch:
@@ -44,7 +49,8 @@ class ChatSearch:
             specs = [
                 spec for spec in topics.wanted() if spec.name in (*TOPICS, *MEMORIES) and spec.name in there
             ]
-            found = {spec.name: _Seen(spec.name, spec.partitions) for spec in specs}
+            named = Named(chat)
+            found = {spec.name: _Seen(spec.name, spec.partitions, chat, named) for spec in specs}
             partitions = [TopicPartition(spec.name, n) for spec in specs for n in range(spec.partitions)]
             starts = await reader.beginning_offsets(partitions)
             ends = await end_offsets(reader, partitions)
@@ -57,7 +63,7 @@ class ChatSearch:
             async for tp, record in log_reading.records(reader, wanted):
                 looked += 1
                 progress(looked)
-                found[tp.topic].take(chat, record)
+                found[tp.topic].take(record)
         finally:
             await reader.stop()
         return [seen.state() for seen in found.values()]
@@ -67,29 +73,42 @@ class ChatSearch:
 class _Seen:
     topic: str
     partitions: int
+    chat: str
+    named: Named
     records: int = 0
     before: int = 0
     tombstones: int = 0
+    emptied: int = 0
     open: dict[int, list[str]] = field(default_factory=dict)
     elsewhere: list[str] = field(default_factory=list)
     memories: int = 0
     forget: bool | None = None
 
-    def take(self, chat: str, record: Record) -> None:
+    def take(self, record: Record) -> None:
         self.records += 1
-        key, value, partition = chat.encode(), record.value, record.partition
-        place = f"{partition}:{record.offset}"
+        chat, value, partition = self.chat, record.value, record.partition
         if self.topic in MEMORIES:
-            self.memories += value is not None and key in value and _from_chat(_parsed(value), chat)
-        elif record.key == key and value is None:
-            self.tombstones += 1
-            self.before += len(self.open.pop(partition, ()))
-        elif record.key == key:
-            self.open.setdefault(partition, []).append(place)
-            if value is not None and b"chat.deleted" in value and self.topic == Topics.TURNS:
-                self.forget = bool(_parsed(value).get("forget_memories", self.forget))
-        elif value is not None and key in value and _about(_parsed(value)) == chat:
-            self.elsewhere.append(place)
+            self.memories += (
+                value is not None and self.named.inside(value) and _from_chat(_parsed(value), chat)
+            )
+        elif record.key == chat.encode():
+            if value is not None:
+                self.open.setdefault(partition, []).append(f"{partition}:{record.offset}")
+                self._deletion(value)
+            elif self.topic in DEAD_LETTERS and not is_tombstone(record):
+                self.emptied += 1
+            else:
+                self.tombstones += 1
+                self.before += len(self.open.pop(partition, ()))
+        elif value is not None and self.named.inside(value) and _about(_parsed(value)) == chat:
+            self.elsewhere.append(f"{partition}:{record.offset}")
+
+    def _deletion(self, value: bytes) -> None:
+        if self.topic == Topics.TURNS and b"deleted" in value:
+            event = _parsed(value)
+            if event.get("type") == "chat.deleted":
+                # what is to be forgotten once stays so
+                self.forget = bool(self.forget or event.get("forget_memories"))
 
     def state(self) -> TopicState:
         return TopicState(
@@ -98,6 +117,7 @@ class _Seen:
             self.records,
             self.before,
             self.tombstones,
+            self.emptied,
             tuple(place for places in self.open.values() for place in places),
             tuple(self.elsewhere),
             self.memories,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from redis.asyncio import Redis
 
 from services.audit import read, read_users
+from services.audit.naming import Named
 from services.audit.policy import MARK_FIELDS
 from services.audit.user import UserSnapshot
 from services.state import keys
@@ -43,7 +44,8 @@ class Found(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TopicState:
     """What a topic has of a chat. `before`: records with a value that a tombstone of the same key follows: readers skip
-    them. `behind`: those that none follows. `elsewhere`: those under another key. Places are `partition:offset`.
+    them. `behind`: those that none follows. `elsewhere`: those under another key. Places are `partition:offset`. `emptied`:
+    dead letters without their value.
 
     `forget` tells what the chat's deletion said about memories, where the topic still has it.
     """
@@ -53,6 +55,7 @@ class TopicState:
     records: int
     before: int = 0
     tombstones: int = 0
+    emptied: int = 0
     behind: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     memories: int = 0
@@ -148,6 +151,9 @@ def _topic(verdict: Verdict, state: TopicState) -> None:
     if state.before:
         detail = f"{state.before} records before a tombstone: readers skip them, Kafka drops them with its retention"
         verdict.kept.append(Found(name, detail))
+    if state.emptied:
+        detail = f"{state.emptied} dead letters of late events, without their value"
+        verdict.kept.append(Found(name, detail))
     if state.memories:
         detail = (
             f"{state.memories} commands on saved memories that came from the chat, until Kafka's retention"
@@ -156,7 +162,7 @@ def _topic(verdict: Verdict, state: TopicState) -> None:
 
 
 async def _redis(verdict: Verdict, redis: Redis, forget: bool, progress: Progress) -> None:
-    chat, named, seen = verdict.chat, f'"{verdict.chat}"'.encode(), 0
+    chat, named, seen = verdict.chat, Named(verdict.chat), 0
     mine = f"{{c:{chat}}}:".encode()
     window = keys.ChatKeys.of(chat).window
     users, answers, own = 0, 0, []
@@ -169,8 +175,8 @@ async def _redis(verdict: Verdict, redis: Redis, forget: bool, progress: Progres
             own.append(key.decode())
         elif key.startswith(ANSWERS):
             answers += 1
-            value = await redis.get(key)
-            if value is not None and named in value and b'"drafts"' in value:
+            value = cast("bytes | None", await redis.get(key))
+            if value is not None and named.inside(value) and b'"drafts"' in value:
                 seconds = await redis.ttl(key)
                 detail = (
                     f"drafts of memories from the chat, for a repeat within {seconds} s more: {key.decode()}"

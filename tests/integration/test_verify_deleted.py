@@ -84,9 +84,9 @@ class Pipeline:
             ops = [{"op": "save", "text": f"secret {number}", "id": f"s{chat}{number}"}] if number < 2 else []
             await self.send(recorded(f"t{number}", said, f"{chat}e{number}", memory={"ops": ops}), chat)
 
-    async def verdict(self, log: bool = True) -> Verdict:
+    async def verdict(self, log: bool = True, chat: str = "c1") -> Verdict:
         seen: list[int] = []
-        found = await verify(self.redis, self.ledger, self.search if log else None, "c1", seen.append)
+        found = await verify(self.redis, self.ledger, self.search if log else None, chat, seen.append)
         assert seen == sorted(seen) != []
         assert "secret" not in json.dumps(found.as_dict())
         return found
@@ -168,6 +168,41 @@ async def test_what_is_left_is_found_in_every_store(pipeline: Pipeline) -> None:
     assert [each.store for each in verdict.left] == [letters, letters]
     assert "another key" in left(verdict)
     assert lines(verdict.as_dict())[-1] == "chat c1: NOT GONE, 2 places"
+
+
+@pytest.mark.rule("W7")
+async def test_a_dead_letter_without_a_value_hides_no_other(pipeline: Pipeline) -> None:
+    await pipeline.chat()
+    await pipeline.send({"type": "chat.deleted"})
+    letters = dead_letters(Topics.TURNS, "window")
+    await pipeline.publish(Outgoing(letters, b"c1", b'{"chat": {"id": "c1"}, "text": "secret"}'))
+    await pipeline.publisher.forward(letters, b"c1", None, [("afterturn-kind", b"poison")])
+    verdict = await pipeline.verdict()
+    assert [each.store for each in verdict.left] == [letters]
+    assert f"{letters}: 1 dead letters of late events, without their value" in kept(verdict)
+    await pipeline.publish(Outgoing(letters, b"c1", None))
+    assert (await pipeline.verdict()).ok
+
+
+@pytest.mark.rule("W7")
+async def test_an_id_is_found_however_it_is_escaped(pipeline: Pipeline) -> None:
+    turn = {"chat": {"id": "é/1"}, "text": "secret"}
+    ways = [
+        json.dumps(turn, ensure_ascii=False),
+        json.dumps(turn),
+        json.dumps(turn).replace("00e9", "00E9").replace("/", "\\/"),
+    ]
+    for way in ways:
+        await pipeline.publish(Outgoing(Topics.TURNS, b"another", way.encode()))
+        command = {"type": "memory.ops", "source": {"chat": "é/1", "turn": "t"}}
+        value = json.dumps(command, ensure_ascii=way is not ways[0]).encode()
+        await pipeline.publish(Outgoing(Topics.MEMORY_COMMANDS, b"u1", value))
+    answer = '0 {"drafts": [{"text": "secret", "chat": "\\u00e9/1"}]}'
+    await pipeline.redis.set("gateway:idempotency:1", answer)
+    verdict = await pipeline.verdict(chat="é/1")
+    assert f"{Topics.TURNS}: 3 records" in left(verdict)
+    assert "drafts of memories from the chat" in left(verdict)
+    assert f"{Topics.MEMORY_COMMANDS}: 3 commands" in kept(verdict)
 
 
 @pytest.mark.rule("W7")
