@@ -16,7 +16,9 @@ from services.memories import injection
 from services.memories.selection import Candidate, is_recent
 
 _BODY, _BETWEEN, _NULL = b'[["', b'","', b"null,"
-_SAFE = bytes(set(range(0x20, 0x7F)) - set(b'"\\<>'))
+# in UTF-8 the second control characters begin with C2, the separators of lines and most spaces with C2 or E2
+_SAFE = bytes(set(range(0x20, 0x100)) - set(b'"\\<>\x7f\xc2\xe2'))
+_SPACES = tuple(each.encode() for each in (" ", "\u1680", "\u3000"))
 # by what is pinned and what is recent
 _LABELS = {which: b"- [%%b%b] " % flags.encode() for which, flags in injection.FLAGS.items()}
 _FLAGS = {
@@ -72,7 +74,7 @@ def _decoded(value: bytes) -> tuple[bytes, bytes, bytes]:
 
 def _plain(text: bytes) -> bool:
     """Whether a line of the prompt has a JSON string as it stands: nothing escaped there or here, no space around."""
-    return not text.translate(None, _SAFE) and not text.startswith(b" ") and not text.endswith(b" ")
+    return not (text.translate(None, _SAFE) or text.startswith(_SPACES) or text.endswith(_SPACES))
 
 
 @lru_cache(maxsize=4_096)

@@ -18,7 +18,8 @@ NOW = 10 * RECENT
 
 
 @given(
-    any_text().filter(str.strip) | st.text("a <>\x1f\x7f\x85\u2028\u3000\n", min_size=1),
+    any_text().filter(str.strip)
+    | st.text("a <>\x1f\x7f\x85\xa0\u1680\u2003\u2028\u3000\néกあ“\n", min_size=1),
     any_text(),
     st.none() | any_text(),
     st.booleans(),
@@ -26,7 +27,7 @@ NOW = 10 * RECENT
     st.none() | st.builds(Origin, any_text(), any_text()),
 )
 @example("plain text", "mem-1", None, True, NOW, None)
-@example("plain text", "mem-1", "mira", False, 5, Origin("c1", "t1"))
+@example("Ist der Schlüssel im Café? กุญแจ", "mem-1", "mira", False, 5, Origin("c1", "t1"))
 def test_an_entry_is_what_was_stored(
     text: str, name: str, character: str | None, pinned: bool, at: int, source: Origin | None
 ) -> None:
