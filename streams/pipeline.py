@@ -63,7 +63,7 @@ async def _spec(
     if name == "window":
         size = ChunkSize(settings.chunk_messages, settings.chunk_tokens)
         service = Window(resources.redis, resources.counter, size)
-        return window.agent(service, resources.epochs[topic], settings.batch)
+        return window.agent(service, resources.redis, resources.epochs[topic], settings.batch)
     if name == "memories":
         writer = Memories(resources.redis, resources.counter, clock=lambda: datetime.now(UTC))
         return memories.agent(writer, resources.epochs[topic], settings.batch)

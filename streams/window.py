@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redis.asyncio import Redis
+
 from schemas.delivery import Position, Record, Topics
 from schemas.turns import TURN_EVENT
 from services.failures import Poison
+from services.state import deleted
 from services.window.incoming import Delivered
 from services.window.service import Window
 from services.window.store import AGENT
@@ -15,7 +18,7 @@ from streams.runtime.agent import AgentSpec, Batched
 from streams.runtime.decoding import check_key, decode, tombstone_of
 
 
-def agent(window: Window, epoch: str, limit: int) -> AgentSpec:
+def agent(window: Window, redis: Redis, epoch: str, limit: int) -> AgentSpec:
     """`epoch` identifies the log of `chat.turns.v1`; `limit` is the most records in one round trip to Redis."""
 
     def delivered(record: Record) -> Delivered | Poison:
@@ -31,6 +34,7 @@ def agent(window: Window, epoch: str, limit: int) -> AgentSpec:
         good = [item for item in decoded if isinstance(item, Delivered)]
         done = iter(await window.apply(good))
         results = [item if isinstance(item, Poison) else next(done) for item in decoded]
+        await _empty(redis, records, decoded, results)
         for place, record in enumerate(records):
             if (gone := tombstone_of(record)) is not None:
                 try:
@@ -40,3 +44,22 @@ def agent(window: Window, epoch: str, limit: int) -> AgentSpec:
         return results
 
     return AgentSpec(AGENT, Topics.TURNS, Batched(handle, limit))
+
+
+async def _empty(
+    redis: Redis,
+    records: Sequence[Record],
+    decoded: Sequence[Delivered | Poison],
+    results: list[Work | Poison],
+) -> None:
+    """What cannot be understood under a deleted chat's key has its text all the same, and is not kept (W7)."""
+    chats = {
+        place: record.key.decode(errors="replace")
+        for place, record in enumerate(records)
+        if isinstance(decoded[place], Poison) and record.value is not None and record.key
+    }
+    if chats:
+        gone = await deleted.among(redis, list(set(chats.values())))
+        for place, chat in chats.items():
+            if chat in gone:
+                results[place] = deleted.late(chat, Topics.TURNS)

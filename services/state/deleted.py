@@ -6,6 +6,8 @@ the newest record under the chat's key is always a tombstone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redis.asyncio import Redis
 
 from schemas.delivery import Outgoing
@@ -24,6 +26,14 @@ async def tombstone(redis: Redis, chat: str) -> Work:
     if await redis.hexists(ChatKeys.of(chat).window, MARK):
         return DONE
     raise Poison("value: missing")
+
+
+async def among(redis: Redis, chats: Sequence[str]) -> set[str]:
+    """Those of these chats that were deleted, in one round trip."""
+    pipe = redis.pipeline(transaction=False)
+    for chat in chats:
+        pipe.hexists(ChatKeys.of(chat).window, MARK)
+    return {chat for chat, marked in zip(chats, await pipe.execute(), strict=True) if marked}
 
 
 def late(chat: str, topic: str) -> Poison:

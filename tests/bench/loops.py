@@ -148,7 +148,7 @@ async def agent(settings: Settings, turns: int) -> Result:
     clock = None
     async with open_resources(settings) as resources:
         service = Window(resources.redis, resources.counter, ChunkSize())
-        spec = window.agent(service, resources.epochs[Topics.TURNS], settings.batch)
+        spec = window.agent(service, resources.redis, resources.epochs[Topics.TURNS], settings.batch)
         assert isinstance(spec.work, Batched)
         handle = spec.work.handle
 
