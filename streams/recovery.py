@@ -18,7 +18,7 @@ from schemas.delivery import Outgoing, Topics
 from schemas.memories import MemoryRollback
 from schemas.summaries import Summary
 from services.memories import store as memories
-from services.state import keys, outbox
+from services.state import agents, keys, outbox
 from services.summaries import announce
 from services.summaries.policy import GROUP
 from services.window.incoming import in_order
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 NOTE = f"afterturn:log:{Topics.CHUNKS}"
 CHANGES_NOTE = f"afterturn:log:{Topics.MEMORY_CHANGES}"
-_OUTBOXES = ("window", "summarise", "merge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ async def _of(resources: Resources, chat: str) -> Waiting:
     pipe.hvals(k.summaries)
     pipe.hget(k.window, "u")
     pipe.hvals(k.memory_rollbacks)
-    for agent in _OUTBOXES:
+    for agent in agents.OF_CHATS:
         pipe.hgetall(keys.outbox(chat, agent))
     chunks, summaries, user, rollbacks, *boxes = await pipe.execute()
     # in the order in which the window closed them
@@ -111,7 +110,7 @@ async def _of(resources: Resources, chat: str) -> Waiting:
             records.append(Outgoing(Topics.MEMORY_COMMANDS, user.encode(), value))
     for box in held:
         records += box
-    return Waiting(chat, records, {a: list(box) for a, box in zip(_OUTBOXES, boxes, strict=True)})
+    return Waiting(chat, records, {a: list(box) for a, box in zip(agents.OF_CHATS, boxes, strict=True)})
 
 
 def _index(event: bytes) -> int:

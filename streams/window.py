@@ -10,9 +10,9 @@ from schemas.delivery import Position, Record, Topics
 from schemas.turns import TURN_EVENT
 from services.failures import Poison
 from services.state import deleted
+from services.state.agents import WINDOW
 from services.window.incoming import Delivered
 from services.window.service import Window
-from services.window.store import AGENT
 from services.work import Work
 from streams.runtime.agent import AgentSpec, Batched
 from streams.runtime.decoding import check_key, decode, tombstone_of
@@ -43,7 +43,7 @@ def agent(window: Window, redis: Redis, epoch: str, limit: int) -> AgentSpec:
                     results[place] = poison
         return results
 
-    return AgentSpec(AGENT, Topics.TURNS, Batched(handle, limit))
+    return AgentSpec(WINDOW, Topics.TURNS, Batched(handle, limit))
 
 
 async def _empty(

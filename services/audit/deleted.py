@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from redis.asyncio import Redis
 
-from services.audit import read, read_users
+from services.audit import read_users
 from services.audit.naming import Named
 from services.audit.policy import MARK_FIELDS
 from services.audit.user import UserSnapshot
-from services.state import keys
+from services.state import agents, keys
 from services.state.deleted import MARK
 
 Progress = Callable[[int], None]
@@ -204,7 +204,7 @@ async def _redis(verdict: Verdict, redis: Redis, forget: bool, progress: Progres
 
 
 async def _own(verdict: Verdict, redis: Redis, window: str, own: Sequence[str]) -> None:
-    boxes = {keys.outbox(verdict.chat, agent) for agent in read.AGENTS}
+    boxes = {keys.outbox(verdict.chat, agent) for agent in agents.OF_CHATS}
     for key in sorted(set(own)):
         if key in boxes:
             count = await redis.hlen(key)

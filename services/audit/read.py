@@ -18,14 +18,11 @@ from schemas.memories import MemoryRollback
 from schemas.summaries import Summary
 from services.audit.report import Check, Finding
 from services.audit.snapshot import ArchivedMessage, Held, Snapshot, Turn, TurnEntry, print_of
-from services.state import keys
+from services.state import agents, keys
 from services.state.deleted import MARK
 
 PAGE = 16
 """Archived chunks in one answer: at most about 16 MiB, usually some tens of KiB."""
-
-AGENTS = ("window", "summarise", "merge")
-"""Agents with an outbox."""
 
 T = TypeVar("T")
 
@@ -54,7 +51,7 @@ async def snapshot(redis: Redis, chat: str) -> tuple[Snapshot, list[Finding]] | 
         pipe.lrange(k.turn_order, 0, -1)
         pipe.hkeys(k.memory_users)
         pipe.hgetall(k.memory_rollbacks)
-        for agent in AGENTS:
+        for agent in agents.OF_CHATS:
             pipe.hlen(keys.outbox(chat, agent))
         answers = await pipe.execute()
     window, messages, live, pending, turns, ids, chunks, summaries, merged_away, archive, order = answers[:11]
@@ -79,7 +76,7 @@ async def snapshot(redis: Redis, chat: str) -> tuple[Snapshot, list[Finding]] | 
             turn_order=tuple(map(_text, turn_order)),
             memory_turns=frozenset(map(_text, memory_turns)),
             rollbacks=parsing.table("mr", rollbacks, str, MemoryRollback.model_validate_json),
-            outboxes=dict(zip(AGENTS, answers[14:], strict=True)),
+            outboxes=dict(zip(agents.OF_CHATS, answers[14:], strict=True)),
         ),
         parsing.findings,
     )

@@ -7,13 +7,16 @@ the newest record under the chat's key is always a tombstone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING
 
 from schemas.delivery import Outgoing
 from services.failures import Poison
 from services.state.keys import ChatKeys
 from services.work import DONE, REPEATED, Work
+
+if TYPE_CHECKING:
+    # the mark itself is known without a client
+    from redis.asyncio import Redis
 
 MARK = "dl"
 """The field of the window that names the event which deleted the chat."""

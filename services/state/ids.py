@@ -28,3 +28,8 @@ def chunk_id(chat: str, generation: int, first_seq: int, last_seq: int) -> str:
 def merged_id(tier: str, chat: str, generation: int, first_seq: int, last_seq: int) -> str:
     """A merged or long-term summary is named by its tier and what it covers."""
     return derive(tier, chat, generation, first_seq, last_seq)
+
+
+def booked(turn: str, digest: str) -> str:
+    """Names a turn that was applied and is gone, among the ids of a chat's applied events; no id has a space."""
+    return f"{turn} {digest}"

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING, cast
 
 from schemas.base import Model
 from schemas.delivery import Outgoing
 from services.state import keys
+
+if TYPE_CHECKING:
+    # what is announced is planned without a client
+    from redis.asyncio import Redis
 
 
 def entry(topic: str, key: str, event: Model) -> str:

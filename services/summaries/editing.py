@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from schemas.summaries import Body, Summary
 from services.state import outbox
+from services.state.agents import MERGE
 from services.summaries import announce, store
 from services.summaries.errors import Conflict
 from services.summaries.render import parse, render
@@ -59,6 +60,6 @@ class Editing:
         fields = tuple(entries)
 
         async def trim() -> None:
-            await outbox.trim(self._redis, chat, store.MERGE, fields)
+            await outbox.trim(self._redis, chat, MERGE, fields)
 
         return after, Work(outbox.outgoing(entries.values()), trim)

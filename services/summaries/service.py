@@ -34,6 +34,7 @@ from schemas.usage import Stage
 from services.failures import Transient
 from services.llm.port import Unanswered
 from services.state import deleted
+from services.state.agents import MERGE, SUMMARISE
 from services.state.ids import merged_id
 from services.summaries import announce, policy, store
 from services.summaries.announce import Use
@@ -94,12 +95,12 @@ class Summaries:
         chat = chunk.chat.id
         source = await store.read_chunk(self._redis, chunk)
         if source is None:
-            return await self._nothing(chat, store.SUMMARISE, Topics.CHUNKS)
+            return await self._nothing(chat, SUMMARISE, Topics.CHUNKS)
         use = Use(chunk.chat, chunk.user_id, Stage.chunk, self._summariser.model, 0, 0)
         if any(message.text.strip() for message in source.messages):
             budget = policy.chunk_budget(chunk.tokens)
             ask = partial(self._summariser.chunk, source.messages, level=chunk.level, budget=budget)
-            draft = await self._ask((chunk.id,), ask, use, store.SUMMARISE)
+            draft = await self._ask((chunk.id,), ask, use, SUMMARISE)
         else:
             draft = Draft(Body(), self._summariser.model, NO_PROMPT, 0, 0)
         summary = Summary(
@@ -123,17 +124,14 @@ class Summaries:
         saved = await store.save_recent(self._redis, chunk, summary, source.archive, entries)
         self._answered.pop((chunk.id,), None)
         if not saved:
-            await self._book_lost(use, draft, store.SUMMARISE, chunk.id)
-            return await store.work(self._redis, chat, store.SUMMARISE, repeated=True)
-        return await store.work(self._redis, chat, store.SUMMARISE, repeated=False)
+            await self._book_lost(use, draft, SUMMARISE, chunk.id)
+            return await store.work(self._redis, chat, SUMMARISE, repeated=True)
+        return await store.work(self._redis, chat, SUMMARISE, repeated=False)
 
     async def tombstone(self, chat: str) -> Work:
         """A tombstone of a chat: what was noted while the chat was deleted is booked. Raises Poison where it was not."""
         gone = await deleted.tombstone(self._redis, chat)
-        held = [
-            await store.work(self._redis, chat, agent, repeated=False)
-            for agent in (store.SUMMARISE, store.MERGE)
-        ]
+        held = [await store.work(self._redis, chat, agent, repeated=False) for agent in (SUMMARISE, MERGE)]
 
         async def trim() -> None:
             for work in held:
@@ -155,13 +153,13 @@ class Summaries:
         for attempt in range(ATTEMPTS):
             state = await store.read_state(self._redis, chat, due=True)
             if state is None:
-                return await self._nothing(chat, store.MERGE, Topics.SUMMARIES)
+                return await self._nothing(chat, MERGE, Topics.SUMMARIES)
             plan = policy.next_merge(state.summaries, self._size)
             if plan is None:
-                held = await store.work(self._redis, chat, store.MERGE, repeated=False)
+                held = await store.work(self._redis, chat, MERGE, repeated=False)
                 return replace(held, repeated=bool(held.publish) and attempt == 0)
             if await self._step(state, plan):
-                return await store.work(self._redis, chat, store.MERGE, repeated=False)
+                return await store.work(self._redis, chat, MERGE, repeated=False)
         raise Transient(f"the summaries of the chat changed during {ATTEMPTS} attempts to merge them")
 
     async def _step(self, state: store.State, plan: policy.Plan) -> bool:
@@ -174,12 +172,12 @@ class Summaries:
         if all(_is_bare(source.body) for source in plan.sources):
             draft = Draft(Body(), self._summariser.model, NO_PROMPT, 0, 0)
         else:
-            draft = await self._ask(made_of, partial(self._answer, plan, level), use, store.MERGE)
+            draft = await self._ask(made_of, partial(self._answer, plan, level), use, MERGE)
         timeline = (*plan.stays, *draft.body.timeline)
         body = draft.body.model_copy(update={"timeline": timeline, "rules": rules})
         if plan.stage is Stage.compress and policy.over_cap(size := self._size_of(body), level):
             self._answered.pop(made_of, None)
-            await self._book_lost(use, draft, store.MERGE, plan.sources[0].id)
+            await self._book_lost(use, draft, MERGE, plan.sources[0].id)
             raise Transient(f"compressed to {size} tokens, which is still well over the cap")
         summary = self._summary(state, plan, level, body, draft)
         saved = await store.save_merged(
@@ -187,7 +185,7 @@ class Summaries:
         )
         self._answered.pop(made_of, None)
         if not saved:
-            await self._book_lost(use, draft, store.MERGE, summary.id)
+            await self._book_lost(use, draft, MERGE, summary.id)
         return saved
 
     def _answer(self, plan: policy.Plan, level: Level) -> Awaitable[Draft]:

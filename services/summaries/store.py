@@ -23,16 +23,12 @@ from schemas.summaries import Summary, Tier
 from schemas.turns import Role
 from services.failures import Poison
 from services.state import keys, outbox
+from services.state.agents import MERGE, SUMMARISE
 from services.state.scripts import Script
 from services.summaries import policy
 from services.summaries.errors import Conflict, MergedAway, NotFound
 from services.summaries.port import SourceMessage
 from services.work import Work
-
-SUMMARISE = "summarise"
-MERGE = "merge"
-"""Names of the outboxes. What edits announce is in that of `merge`: whatever a gateway that died left there is
-published with the chat's next merge event."""
 
 _SAVE_RECENT = Script("services.summaries", "save_recent.lua")
 _SAVE_MERGED = Script("services.summaries", "save_merged.lua")

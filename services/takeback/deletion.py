@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from schemas.delivery import Topics, dead_letters
 from schemas.turns import ChatDeleted
 from services.state import keys, outbox
+from services.state.agents import MERGE, SUMMARISE
+from services.state.agents import WINDOW as AGENT
 from services.state.deleted import MARK
-from services.summaries.store import MERGE, SUMMARISE
 from services.takeback.policy import Plan
 from services.takeback.reading import Ask, table
 from services.takeback.values import Chat
-from services.window.store import AGENT
 
 _READERS = ((Topics.TURNS, AGENT), (Topics.CHUNKS, SUMMARISE), (Topics.SUMMARIES, MERGE))
 

@@ -19,6 +19,7 @@ from schemas.summaries import Summary
 from schemas.turns import ChatForked
 from services.failures import Poison
 from services.state import ids, keys, outbox
+from services.state.agents import WINDOW as AGENT
 from services.state.keys import ChatKeys
 from services.summaries import announce
 from services.summaries.policy import Head, idle
@@ -27,7 +28,6 @@ from services.takeback.changes import Changes
 from services.takeback.memory import Copy
 from services.takeback.policy import Plan
 from services.takeback.reading import Ask, table
-from services.window.store import AGENT
 
 _HASHES = (
     "window",

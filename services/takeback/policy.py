@@ -18,13 +18,13 @@ from schemas.chat import DEFAULT_LEVEL, ChatRef, Level
 from schemas.chunks import ChunkClosed, Span
 from schemas.delivery import Topics
 from services.state import ids, outbox
+from services.state.agents import WINDOW as AGENT
 from services.state.keys import ChatKeys
 from services.state.keys import outbox as outbox_key
 from services.takeback.changes import Changes
 from services.takeback.tree import Apart, take_apart
 from services.takeback.values import Chat, Item, Row, TurnEntry
 from services.window.policy import Bounds, bounds
-from services.window.store import AGENT, booked
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ def cut(chat: Chat, at: int, limit: Bounds, *, refill: bool) -> Plan:
     changes.drop(k.message_ids, [message for turn in plan.removed for message in turn.messages])
     changes.drop(k.turns, [turn.id for turn in plan.removed])
     # a turn that was taken back before its usage was published is known when it is delivered again (C1)
-    changes.add(k.events, [booked(turn.id, turn.digest) for turn in plan.removed])
+    changes.add(k.events, [ids.booked(turn.id, turn.digest) for turn in plan.removed])
     changes.drop(k.memory_users, [turn.id for turn in plan.removed])
     changes.shorten(k.turn_order, chat.number("tn") - len(plan.removed))
     changes.replace(k.live, map(str, window.live))

@@ -27,7 +27,8 @@ from schemas.turns import (
     TurnRegenerated,
 )
 from services.failures import Poison, Transient
-from services.state import deleted, keys, outbox
+from services.state import deleted, ids, keys, outbox
+from services.state.agents import WINDOW as AGENT
 from services.state.transaction import at_once
 from services.takeback import deletion, fork, policy, reading, store
 from services.takeback.policy import Plan
@@ -40,7 +41,7 @@ from services.tokens.counter import TokenCounter
 from services.window import store as windows
 from services.window.incoming import Delivered, happened, in_order, memory_entry, memory_field, usage
 from services.window.progress import Progress
-from services.window.store import AGENT, ChunkSize
+from services.window.store import ChunkSize
 from services.work import Work
 
 TakeBack = TurnRegenerated | ChatRewound | MessageEdited | MessageDeleted | ChatForked | ChatDeleted
@@ -120,7 +121,7 @@ class TakingBack:
         # what was taken back, or deleted, was paid for all the same
         gone, ended = await self._ask(
             [
-                ("SISMEMBER", k.events, windows.booked(event.turn.id, digest)),
+                ("SISMEMBER", k.events, ids.booked(event.turn.id, digest)),
                 ("HEXISTS", k.window, deleted.MARK),
             ]
         )

@@ -11,10 +11,11 @@ from redis.exceptions import NoScriptError
 from schemas.delivery import Position
 from schemas.live import WindowChanged
 from services.state import keys
+from services.state.agents import WINDOW as AGENT
 from services.state.scripts import Script
 from services.state.transaction import at_once
 from services.takeback.changes import BRING, Changes, Value
-from services.window.store import AGENT, SCRIPT, Reply
+from services.window.store import SCRIPT, Reply
 
 REWRITE = Script("services.takeback", "rewrite.lua")
 

@@ -23,11 +23,12 @@ from schemas.delivery import Outgoing, Topics
 from schemas.turns import TurnRecorded
 from services.failures import Poison, Transient
 from services.state import deleted, outbox
+from services.state.agents import WINDOW as AGENT
 from services.takeback.service import TakingBack
 from services.tokens.counter import TokenCounter
 from services.window.incoming import Delivered, happened, in_order, memory_entry, usage
 from services.window.progress import Progress
-from services.window.store import AGENT, REFUSED, ChunkSize, Reply, apply, call, digest
+from services.window.store import REFUSED, ChunkSize, Reply, apply, call, digest
 from services.work import DONE, REPEATED, Work
 
 

@@ -15,12 +15,11 @@ from schemas.chat import DEFAULT_LEVEL, LEVELS
 from schemas.delivery import Position, Topics
 from schemas.turns import FinishedTurn, TurnRegenerated
 from services.state import keys
+from services.state.agents import WINDOW as AGENT
 from services.state.ids import NAMESPACE
 from services.state.scripts import Script
 from services.tokens.counter import TokenCounter
 from services.window.policy import level_of
-
-AGENT = "window"
 
 REFUSED = {
     "partition": "key: the chat's earlier events are on partition {detail}, this one is on {partition}: "
@@ -80,11 +79,6 @@ def digest(event: FinishedTurn) -> str:
     )
     content = blake2b(to_json((messages, about)), digest_size=16).hexdigest()
     return f"{content}~{event.id}" if isinstance(event, TurnRegenerated) else content
-
-
-def booked(turn: str, digest: str) -> str:
-    """Names a turn that was applied and is gone, among the ids of applied events; no id has a space."""
-    return f"{turn} {digest}"
 
 
 def call(
