@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 import uvloop
 from aiokafka.errors import KafkaError
+from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from infra.stack import DataInUse, KafkaUnavailable, StartFailed
@@ -23,6 +24,7 @@ from services.failures import Fatal, Poison, Transient
 from services.settings import Settings
 from services.settings_sources import WrongSettings
 from streams import logs
+from streams.runtime.decoding import reason
 
 T = TypeVar("T")
 
@@ -70,5 +72,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         fail(f"Redis: {type(error).__name__}: {error}")
     except KafkaError as error:
         fail(f"Kafka: {type(error).__name__}: {error}")
+    except ValidationError as error:
+        # its own message quotes what it refuses, which may be the text of a chat
+        fail(f"{error.title} cannot be understood: {reason(error)}")
     except (ValueError, OSError) as error:
         fail(str(error))

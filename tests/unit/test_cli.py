@@ -8,11 +8,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from schemas.turns import TURN_EVENT
 from services.audit.report import Check, Finding, Report, Severity
 from services.imports.port import Unusable
 from services.imports.service import Report as ImportReport
 from streams.cli import audit, imports
 from streams.cli.main import app
+from streams.cli.start import run
 from streams.pipeline import AGENTS
 
 COMMANDS = (
@@ -123,6 +125,17 @@ def test_data_of_a_stack_that_rests_says_so(cli: CliRunner, tmp_path: Path, comm
     result = cli.invoke(app, [*command, "--data", str(tmp_path)])
     assert result.exit_code == 1
     assert "no stack runs on" in result.output
+
+
+def test_what_cannot_be_understood_is_named_and_never_quoted(capsys: pytest.CaptureFixture[str]) -> None:
+    async def damaged() -> None:
+        TURN_EVENT.validate_json(b'{"type": "chat.rewound", "id": "e1", "chat": "a secret"}')
+
+    with pytest.raises(typer.Exit):
+        run(damaged())
+    said = capsys.readouterr().err
+    assert "chat: Input should be" in said
+    assert "secret" not in said
 
 
 def test_an_audit_prints_what_it_read_and_what_is_wrong() -> None:
