@@ -1,4 +1,5 @@
-"""The checks of a user's saved memories: caps, one place for each entry, an unbroken history (M3, M9, M11)."""
+"""The checks of a user's saved memories: caps, one place for each entry, an unbroken history, pins left alone
+(M3, M8, M9, M11)."""
 
 from __future__ import annotations
 
@@ -7,18 +8,21 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from schemas import limits
-from schemas.memories import scope_of
+from schemas.memories import Author, scope_of
 from services.audit.report import Check, Finding, Severity
 from services.audit.user import Trace, UserSnapshot
 from services.memories.needs import fields_of
 from services.memories.state import DELETED, TEXT, Action
 from services.memories.store import REMEMBERED
 
+_MODELS = (Author.character, Author.deep_memory)
+_ENDS = (Action.deleted, Action.displaced, Action.cleared, Action.restored)
+
 
 def check_user(user: UserSnapshot, *, at_rest: bool) -> Iterator[Finding]:
     """Everything that one moment's memories show."""
     parts: dict[Check, tuple[Callable[[UserSnapshot], Iterator[str]], ...]] = {
-        Check.memories: (caps, places, heads, commands),
+        Check.memories: (caps, pins, places, heads, commands),
         Check.history: (numbers, chains, texts),
         Check.taken_back: (quoted,),
         Check.journal: (journals, noted),
@@ -42,6 +46,23 @@ def caps(user: UserSnapshot) -> Iterator[str]:
     for entry in user.entries:
         if not 0 < entry.characters <= limits.MEMORY_CHARACTERS:
             yield f"entry {entry.id} has {entry.characters} characters, the limit is {limits.MEMORY_CHARACTERS}"
+
+
+def pins(user: UserSnapshot) -> Iterator[str]:
+    """What was pinned is pinned until the user unpins or ends it, and meanwhile neither the AI nor a take-back changes it
+    (M8). How an entry was when it was saved or restored the history does not say."""
+    pinned_now = {entry.id: entry.pinned for entry in user.entries}
+    for memory_id, changes in user.histories.items():
+        pinned: bool | None = None
+        for change in changes:
+            if pinned and (change.by in _MODELS or change.action is Action.taken_back):
+                yield f"change {change.number} ({change.action}) of {memory_id} was made while it was pinned"
+            if change.action in (Action.pinned, Action.unpinned):
+                pinned = change.action is Action.pinned
+            elif change.action in _ENDS:
+                pinned = None
+        if pinned is not None and pinned_now.get(memory_id, False) is not pinned:
+            yield f"entry {memory_id} is {'not ' if pinned else ''}pinned, its history says otherwise"
 
 
 def places(user: UserSnapshot) -> Iterator[str]:

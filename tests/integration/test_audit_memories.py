@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from schemas.memories import GLOBAL
+from schemas.memories import GLOBAL, Author
 from services.audit.report import Check, Report
 from services.audit.service import audit
 from services.memories.service import Memories
-from services.memories.state import dump_change, parse_change
+from services.memories.state import Action, dump_change, parse_change, parse_held
 from services.memories.store import read_history, read_scopes
 from services.state import keys
 from services.work import Work
@@ -174,6 +174,28 @@ async def test_a_history_that_does_not_lead_to_the_entry_or_keeps_what_was_taken
     await sound(redis)
     assert parse_change(await redis.hget(K.history, "2")) == edited
     assert writer.offset == 5
+
+
+@pytest.mark.rule("M8")
+async def test_a_pin_that_was_changed_or_lost_is_found(redis: Redis) -> None:
+    writer = await some(redis)
+    await writer.user({"op": "pin", "id": "one"}, {"op": "update", "id": "one", "text": "secret six"})
+    report = await sound(redis)
+    assert report.read.pins == 1
+    (edited,) = await read_history(redis, "u1", None, 1)
+    for wrong in ({"by": Author.character}, {"action": Action.taken_back, "before": None, "after": None}):
+        await redis.hset(K.history, str(edited.number), dump_change(edited._replace(**wrong)))
+        report = await audit(redis, None, at_rest=True)
+        said = f"change {edited.number} ({wrong.get('action', 'edited')}) of one was made while it was pinned"
+        assert said in {finding.detail for finding in report.findings}
+    await redis.hset(K.history, str(edited.number), dump_change(edited))
+    scope = keys.scope("u1", GLOBAL)
+    held = parse_held("one", GLOBAL, await redis.hget(scope, "one"))
+    await redis.hset(scope, "one", held._replace(pinned=False).value())
+    report = await audit(redis, None, at_rest=True)
+    assert [finding.detail for finding in report.findings] == [
+        "entry one is not pinned, its history says otherwise"
+    ]
 
 
 @pytest.mark.rule("M3")
