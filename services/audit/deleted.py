@@ -184,7 +184,7 @@ async def _redis(verdict: Verdict, redis: Redis, forget: bool, progress: Progres
                 verdict.left.append(Found("redis", detail))
         elif key.startswith(b"{u:") and key.endswith(b"}:w"):
             users += 1
-            found = await read_users.user_snapshot(redis, keys.chat_of(key.decode()))
+            found = await read_users.user_snapshot(redis, keys.user_of(key.decode()))
             if found is not None:
                 entries, texts, standing = _memories(found[0], chat)
                 memories, changes, back = memories + entries, changes + texts, back + standing

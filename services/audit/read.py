@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
 
 from redis.asyncio import Redis
 
 from schemas.chunks import ChunkClosed
 from schemas.memories import MemoryRollback
 from schemas.summaries import Summary
+from services.audit.parsing import UNREADABLE, Parsing, text
 from services.audit.report import Check, Finding
 from services.audit.snapshot import ArchivedMessage, Held, Snapshot, Turn, TurnEntry, print_of
 from services.state import agents, keys
@@ -24,7 +24,8 @@ from services.state.deleted import MARK
 PAGE = 16
 """Archived chunks in one answer: at most about 16 MiB, usually some tens of KiB."""
 
-T = TypeVar("T")
+ASKED = 1_000
+"""Turns that are looked up in one round trip."""
 
 
 async def chats(redis: Redis) -> AsyncIterator[str]:
@@ -58,11 +59,11 @@ async def snapshot(redis: Redis, chat: str) -> tuple[Snapshot, list[Finding]] | 
     turn_order, memory_turns, rollbacks = answers[11:14]
     if not window:
         return None
-    parsing = _Parsing(chat)
+    parsing = Parsing(chat=chat)
     return (
         Snapshot(
             chat=chat,
-            fields={_text(field): _text(value) for field, value in window.items()},
+            fields={text(field): text(value) for field, value in window.items()},
             messages=parsing.table("m", messages, int, _held),
             live=parsing.items("l", live, _turn),
             pending=parsing.items("p", pending, _turn),
@@ -71,10 +72,10 @@ async def snapshot(redis: Redis, chat: str) -> tuple[Snapshot, list[Finding]] | 
             chunks=tuple(parsing.table("k", chunks, str, ChunkClosed.model_validate_json).values()),
             summaries=tuple(parsing.table("s", summaries, str, Summary.model_validate_json).values()),
             merged_away=parsing.table("sa", merged_away, str, Summary.model_validate_json),
-            archive=frozenset(map(_text, archive)),
-            order=tuple(map(_text, order)),
-            turn_order=tuple(map(_text, turn_order)),
-            memory_turns=frozenset(map(_text, memory_turns)),
+            archive=frozenset(map(text, archive)),
+            order=tuple(map(text, order)),
+            turn_order=tuple(map(text, turn_order)),
+            memory_turns=frozenset(map(text, memory_turns)),
             rollbacks=parsing.table("mr", rollbacks, str, MemoryRollback.model_validate_json),
             outboxes=dict(zip(agents.OF_CHATS, answers[14:], strict=True)),
         ),
@@ -95,17 +96,21 @@ async def remains(redis: Redis, chat: str) -> list[str]:
 async def gone_turns(redis: Redis, turns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Those of these turns (chat, turn id) that their chat does not have any more. An unknown or a deleted chat's count
     as there."""
-    async with redis.pipeline(transaction=False) as pipe:
-        for chat, turn in turns:
-            k = keys.ChatKeys.of(chat)
-            pipe.hmget(k.window, ["v", MARK])
-            pipe.hexists(k.turns, turn)
-        answers = await pipe.execute()
-    return [
-        place
-        for place, (version, mark), there in zip(turns, answers[::2], answers[1::2], strict=True)
-        if version is not None and mark is None and not there
-    ]
+    gone = []
+    for start in range(0, len(turns), ASKED):
+        page = turns[start : start + ASKED]
+        async with redis.pipeline(transaction=False) as pipe:
+            for chat, turn in page:
+                k = keys.ChatKeys.of(chat)
+                pipe.hmget(k.window, ["v", MARK])
+                pipe.hexists(k.turns, turn)
+            answers = await pipe.execute()
+        gone += [
+            place
+            for place, (version, mark), there in zip(page, answers[::2], answers[1::2], strict=True)
+            if version is not None and mark is None and not there
+        ]
+    return gone
 
 
 async def archived(
@@ -118,68 +123,28 @@ async def archived(
         for id, blob in zip(page, await redis.hmget(key, page), strict=True):
             try:
                 yield id, None if blob is None else tuple(_archived(blob))
-            except (ValueError, TypeError, IndexError, zlib.error) as error:
+            except UNREADABLE as error:
                 detail = f"a: the archive of chunk {id} ({type(error).__name__})"
                 yield id, Finding(chat, Check.readable, detail)
 
 
 def _archived(blob: bytes | str) -> Iterator[ArchivedMessage]:
-    for seq, id, _, _, text, _, _, turn, *deleted in json.loads(
+    for seq, id, _, _, said, _, _, turn, *deleted in json.loads(
         zlib.decompress(blob if isinstance(blob, bytes) else blob.encode())
     ):
-        yield ArchivedMessage(int(seq), str(id), str(text), str(turn), bool(deleted))
+        yield ArchivedMessage(int(seq), str(id), str(said), str(turn), bool(deleted))
 
 
-class _Parsing:
-    """Turns bytes into values and notes what it cannot read: by key and field, without the content."""
-
-    def __init__(self, chat: str) -> None:
-        self._chat = chat
-        self.findings: list[Finding] = []
-
-    def table(
-        self,
-        key: str,
-        content: Mapping[bytes, bytes],
-        name: Callable[[str], Any],
-        value: Callable[[str], T],
-    ) -> dict[Any, T]:
-        found = {}
-        for field, raw in content.items():
-            try:
-                found[name(_text(field))] = value(_text(raw))
-            except (ValueError, TypeError, IndexError) as error:
-                self._note(f"{key}: field {_text(field)[:100]}", error)
-        return found
-
-    def items(self, key: str, content: Sequence[bytes], value: Callable[[str], T]) -> tuple[T, ...]:
-        found = []
-        for at, raw in enumerate(content):
-            try:
-                found.append(value(_text(raw)))
-            except (ValueError, TypeError, IndexError) as error:
-                self._note(f"{key}: item {at}", error)
-        return tuple(found)
-
-    def _note(self, where: str, error: Exception) -> None:
-        # an error's message may quote the content, its type does not
-        self.findings.append(Finding(self._chat, Check.readable, f"{where} ({type(error).__name__})"))
+def _held(raw: bytes) -> Held:
+    id, _, _, said, tokens, _, turn, *deleted = json.loads(raw)
+    return Held(str(id), int(tokens), str(turn), print_of(str(said)), bool(deleted))
 
 
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
-
-
-def _held(raw: str) -> Held:
-    id, _, _, text, tokens, _, turn, *deleted = json.loads(raw)
-    return Held(str(id), int(tokens), str(turn), print_of(str(text)), bool(deleted))
-
-
-def _turn(raw: str) -> Turn:
-    first, count, tokens, _, first_id, last_id = raw.split(" ")
+def _turn(raw: bytes) -> Turn:
+    first, count, tokens, _, first_id, last_id = raw.decode().split(" ")
     return Turn(int(first), int(count), int(tokens), first_id, last_id)
 
 
-def _entry(raw: str) -> TurnEntry:
-    _, first, count, _, *messages = raw.split(" ")
+def _entry(raw: bytes) -> TurnEntry:
+    _, first, count, _, *messages = raw.decode().split(" ")
     return TurnEntry(int(first), int(count), tuple(messages))

@@ -5,12 +5,13 @@ Raises redis.RedisError where the store is away. What cannot be understood becom
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 from redis.asyncio import Redis
 
-from services.audit.report import Check, Finding
+from services.audit.parsing import Parsing, text
+from services.audit.report import Finding
 from services.audit.user import Kept, Mark, Trace, UserSnapshot
 from services.memories import echo
 from services.memories.state import (
@@ -29,14 +30,11 @@ PAGE = 1_000
 READS = 5
 """Times that a user's memories are read, where something changes in between."""
 
-T = TypeVar("T")
-
 
 async def users(redis: Redis) -> AsyncIterator[str]:
     """Every user with saved memories, at least once."""
     async for key in redis.scan_iter(match=keys.USER_PATTERN, count=1_000, _type="HASH"):
-        # both have three signs before the name
-        yield keys.chat_of(key.decode())
+        yield keys.user_of(key.decode())
 
 
 async def user_snapshot(redis: Redis, user: str) -> tuple[UserSnapshot, list[Finding]] | None:
@@ -56,7 +54,7 @@ async def user_snapshot(redis: Redis, user: str) -> tuple[UserSnapshot, list[Fin
 
 async def _read(redis: Redis, user: str) -> tuple[UserSnapshot, list[Finding], Any] | None:
     k = keys.UserKeys.of(user)
-    parsing = _Parsing(user)
+    parsing = Parsing(user=user)
     async with redis.pipeline(transaction=True) as pipe:
         pipe.hgetall(k.watermark)
         pipe.hgetall(k.places)
@@ -71,7 +69,7 @@ async def _read(redis: Redis, user: str) -> tuple[UserSnapshot, list[Finding], A
     scopes = {change.scope for change in changes.values()} | {
         change.from_scope for change in changes.values() if change.from_scope is not None
     }
-    known = parsing.table("x", places, parse_place)
+    known = parsing.table("x", places, str, parse_place)
     scopes |= {place.scope or place.gone_from for place in known.values()}
     chats = {change.source.chat for change in changes.values() if change.source is not None}
     names, named = sorted(scopes), sorted(chats)
@@ -85,22 +83,22 @@ async def _read(redis: Redis, user: str) -> tuple[UserSnapshot, list[Finding], A
     kept = [
         each._replace(id=memory_id)
         for scope, held in zip(names, entries, strict=True)
-        for memory_id, each in parsing.table(f"s:{scope}", held, _kept(scope)).items()
+        for memory_id, each in parsing.table(f"s:{scope}", held, str, _kept(scope)).items()
     ]
     return (
         UserSnapshot(
             user=user,
-            newest=parsing.number(window, b"n"),
+            newest=parsing.number("w", window, b"n"),
             places=known,
             entries=tuple(kept),
             changes={number: _trace(change) for number, change in changes.items()},
             journals={
-                chat: parsing.table(f"j:{chat}", fields, parse_numbers)
+                chat: parsing.table(f"j:{chat}", fields, str, parse_numbers)
                 for chat, fields in zip(named, noted, strict=True)
             },
-            settings={_text(name): _text(value) for name, value in settings.items()},
-            commands=frozenset(map(_text, commands)),
-            ordered=tuple(map(_text, ordered)),
+            settings={text(name): text(value) for name, value in settings.items()},
+            commands=frozenset(map(text, commands)),
+            ordered=tuple(map(text, ordered)),
             outbox=int(outbox),
         ),
         parsing.findings,
@@ -108,13 +106,13 @@ async def _read(redis: Redis, user: str) -> tuple[UserSnapshot, list[Finding], A
     )
 
 
-async def _changes(redis: Redis, key: str, parsing: _Parsing) -> AsyncIterator[Change]:
+async def _changes(redis: Redis, key: str, parsing: Parsing) -> AsyncIterator[Change]:
     fields = sorted(cast("list[bytes]", await redis.hkeys(key)), key=lambda name: (len(name), name))
     for start in range(0, len(fields), PAGE):
         page = fields[start : start + PAGE]
         values = cast("list[bytes | None]", await redis.hmget(key, page))
         present = {name: value for name, value in zip(page, values, strict=True) if value is not None}
-        for name, change in parsing.table("h", present, parse_change).items():
+        for name, change in parsing.table("h", present, str, parse_change).items():
             if name == str(change.number):
                 yield change
             else:
@@ -158,36 +156,3 @@ def _trace(change: Change) -> Trace:
         _mark(change.after) if change.after is not None else None,
         change.taken_back,
     )
-
-
-class _Parsing:
-    """Turns bytes into values and notes what it cannot read: by key and field, without the content."""
-
-    def __init__(self, user: str) -> None:
-        self._user = user
-        self.findings: list[Finding] = []
-
-    def table(self, key: str, content: Mapping[bytes, bytes], value: Callable[[bytes], T]) -> dict[str, T]:
-        found = {}
-        for field, raw in content.items():
-            try:
-                found[_text(field)] = value(raw)
-            except (ValueError, TypeError, IndexError, KeyError) as error:
-                self.note(f"{key}: field {_text(field)[:100]}", error)
-        return found
-
-    def number(self, content: Mapping[bytes, bytes], field: bytes) -> int:
-        try:
-            return int(content.get(field, b"0"))
-        except ValueError as error:
-            self.note(f"w: field {_text(field)}", error)
-            return -1
-
-    def note(self, where: str, error: Exception) -> None:
-        # an error's message may quote the content, its type does not
-        detail = f"{where} ({type(error).__name__})"
-        self.findings.append(Finding("", Check.readable, detail, user=self._user))
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
