@@ -166,10 +166,15 @@ class Mind:
                 self._end(entry, by, turn)
 
     def _take_back(self, command: Command) -> int:
-        turns = {(command["chat_id"], turn) for turn in command["turns"]}
+        chat, turns = command["chat_id"], command.get("turns")
         affected, scopes = 0, set()
         for entry in self.entries.values():
-            hit = [write for write in entry.writes if write.turn in turns]
+            # without turns it is all that the chat wrote
+            hit = [
+                write
+                for write in entry.writes
+                if write.turn and write.turn[0] == chat and (turns is None or write.turn[1] in turns)
+            ]
             if not hit:
                 continue
             if entry.text is not None and entry.pinned:
