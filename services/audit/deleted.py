@@ -212,7 +212,9 @@ async def _own(verdict: Verdict, redis: Redis, window: str, own: Sequence[str]) 
         elif key != window:
             verdict.left.append(Found("redis", f"the key {key}"))
     if window not in own:
-        verdict.kept.append(Found("redis", "no mark: Redis does not know this chat"))
+        verdict.kept.append(
+            Found("redis", "no mark: Redis does not know this chat, or its id is another one")
+        )
         return
     fields = {name.decode() for name in cast("list[bytes]", await redis.hkeys(window))}
     if MARK not in fields:
