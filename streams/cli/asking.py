@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
+from pydantic_core import from_json
 
 from services.settings import Settings
 from streams.cli.start import fail
@@ -33,12 +34,22 @@ async def ask(
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(url, params=parameters, headers=headers) as response,
         ):
-            content = await response.json(content_type=None)
-            if response.status != 200:
-                detail = content.get("detail", "") if isinstance(content, dict) else ""
-                fail(f"{url} answers {response.status}: {detail}")
-    except (aiohttp.ClientError, ValueError) as error:
+            status, content = response.status, _object(await response.read())
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+        fail(f"{gateway} is not the URL of a gateway, like http://127.0.0.1:8080", 2)
+    except aiohttp.ClientError as error:
         fail(f"{url}: {type(error).__name__}: {error}")
-    if not isinstance(content, dict) or expected not in content:
+    if status != 200:
+        fail(f"{url} answers {status}: {content.get('detail', 'without saying why')}")
+    if expected not in content:
         fail(f"{url} is not a gateway of Afterturn")
     return content
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """A JSON object; empty for anything else, as a proxy's page."""
+    try:
+        content = from_json(body)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import typer
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer
 from typer.testing import CliRunner
 
 from schemas.turns import TURN_EVENT
@@ -13,6 +15,7 @@ from services.audit.report import Check, Finding, Report, Severity
 from services.imports.port import Unusable
 from services.imports.service import Report as ImportReport
 from streams.cli import audit, imports
+from streams.cli.asking import ask
 from streams.cli.main import app
 from streams.cli.start import run
 from streams.pipeline import AGENTS
@@ -107,6 +110,10 @@ def test_a_wrong_price_table_is_a_wrong_setting(cli: CliRunner, tmp_path: Path) 
         (["audit", "--data", "."], "was not kept by"),
         (["verify-deleted", "c1", "--gateway", "http://127.0.0.1:1", "--data", "."], "--data or --gateway"),
         (["verify-deleted", "c1", "--data", "."], "was not kept by"),
+        (
+            ["verify-deleted", "c1", "--token", "t", "--gateway", "127.0.0.1:8080"],
+            "is not the URL of a gateway",
+        ),
         (["verify-deleted", "c1 "], "is no id of a chat"),
         (["verify-deleted", ""], "is no id of a chat"),
         (["import", "no-such-file"], "no-such-file"),
@@ -140,6 +147,31 @@ def test_what_cannot_be_understood_is_named_and_never_quoted(capsys: pytest.Capt
     said = capsys.readouterr().err
     assert "chat: Input should be" in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (502, "<html>Bad Gateway</html>", "answers 502: without saying why"),
+        (
+            403,
+            '{"detail": "An audit needs a service token."}',
+            "answers 403: An audit needs a service token.",
+        ),
+        (200, "<html></html>", "is not a gateway of Afterturn"),
+        (200, '["findings"]', "is not a gateway of Afterturn"),
+    ],
+)
+async def test_an_answer_that_is_no_report_says_what_it_is(
+    status: int, body: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(status=status, text=body)
+
+    async with RawTestServer(answer) as server:
+        with pytest.raises(typer.Exit):
+            await ask(str(server.make_url("/")), "/v1/audit", "t", {}, "findings")
+    assert said in capsys.readouterr().err
 
 
 def test_an_audit_prints_what_it_read_and_what_is_wrong() -> None:
