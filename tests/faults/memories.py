@@ -68,8 +68,7 @@ def told(commands: list[dict[str, Any]], stories: dict[str, Story]) -> Iterator[
         if chat is not None:
             by_chat.setdefault(chat, []).append(_told(command))
     for chat, story in stories.items():
-        # what a deleted chat forgets is in no order
-        wanted = [each._replace(turns=tuple(sorted(each.turns))) for each in story.told]
+        wanted = [each._replace(turns=_sorted(each.turns)) for each in story.told]
         found = by_chat.pop(chat, [])
         if found != wanted:
             at = next(
@@ -81,12 +80,16 @@ def told(commands: list[dict[str, Any]], stories: dict[str, Story]) -> Iterator[
         yield f"commands on memories from {sorted(by_chat)}"
 
 
+def _sorted(turns: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if turns is None else tuple(sorted(turns))
+
+
 def _told(command: dict[str, Any]) -> Told:
     if command["type"] == "memory.rollback":
         messages = command.get("messages")
         return Told(
             "memory.rollback",
-            tuple(sorted(command["turns"])),
+            _sorted(command.get("turns")),
             messages=None if messages is None else tuple(messages),
         )
     return Told("memory.ops", (command["source"]["turn"],), tuple(command["ops"]))

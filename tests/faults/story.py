@@ -26,10 +26,11 @@ Event = dict[str, Any]
 
 
 class Told(NamedTuple):
-    """What a chat tells its user's memories: operations of a turn, or turns (of a message) that are taken back."""
+    """What a chat tells its user's memories: operations of a turn, or turns (of a message) that are taken back; None:
+    all of them."""
 
     type: str
-    turns: tuple[str, ...]
+    turns: tuple[str, ...] | None
     ops: tuple[Event, ...] = ()
     messages: tuple[str, ...] | None = None
 
@@ -138,13 +139,12 @@ class Story:
     def delete(self, *, forget: bool) -> Event:
         """Nothing stays."""
         event = self._event("chat.deleted")
+        gone, self.turns, self.deleted = self.turns, [], True
         if forget:
             event["forget_memories"] = True
-            wrote = tuple(turn.id for turn in self.turns if turn.wrote)
-            if wrote:
-                self.told.append(Told("memory.rollback", wrote))
-        self.turns, self.deleted = [], True
-        self.taken_back += 1
+            self._take_back(gone)
+        else:
+            self.taken_back += 1
         return event
 
     def _event(self, type: str) -> Event:
@@ -193,7 +193,9 @@ class Story:
         self.taken_back += 1
         wrote = tuple(turn.id for turn in turns if turn.wrote)
         if wrote:
-            self.told.append(Told("memory.rollback", wrote, messages=messages))
+            # where no turn stays, they are not named
+            named = wrote if self.turns else None
+            self.told.append(Told("memory.rollback", named, messages=messages))
 
 
 def _message(role: str, number: int, text: str) -> Event:
