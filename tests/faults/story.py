@@ -105,7 +105,8 @@ class Story:
             messages[1]["id"] = reply
         event = self._turn(dice, last.id, messages, ops)
         event["type"] = "turn.regenerated"
-        self._take_back([self.turns.pop()])
+        self._take_back([last])
+        self.turns.pop()
         self._stands(event)
         return event
 
