@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from typing import Annotated
 
 import typer
 
+from services.gateway import auth
 from services.settings import Settings
-from streams.cli.start import SettingsFile, load_settings, run
+from streams.cli.start import SettingsFile, entered, load_settings, run
 from streams.resources import open_resources
 from streams.runtime.heap import settle
 from streams.runtime.worker import stop_on_signals
@@ -29,7 +31,12 @@ def command(
 async def work(settings: Settings) -> None:
     """Listen until asked to stop. Raises ValueError where it would be open to a network without a token, OSError."""
     stop = stop_on_signals()
-    async with open_resources(settings) as resources:
+    # a gateway that nobody could use is told before anything is waited for
+    auth.from_settings(settings)
+    async with AsyncExitStack() as opened:
+        resources = await entered(opened, open_resources(settings), stop)
+        if resources is None:
+            return
         gateway, token = await serve_gateway(resources)
         settle()
         log.info("started", extra={"gateway": f"http://{gateway.host}:{gateway.port}"})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -47,6 +49,21 @@ def fail(message: str, code: int = 1) -> NoReturn:
     """End with one clear line on standard error."""
     typer.echo(f"afterturn: {message}", err=True)
     raise typer.Exit(code)
+
+
+async def entered(
+    opened: AsyncExitStack, context: AbstractAsyncContextManager[T], stop: asyncio.Event
+) -> T | None:
+    """What the context gives, which `opened` will leave; None where `stop` was set before. Raises what entering raises."""
+    entering = asyncio.ensure_future(opened.enter_async_context(context))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({entering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if entering.done():
+        return entering.result()
+    entering.cancel()
+    await asyncio.wait({entering})
+    return None
 
 
 def load_settings(file: Path | None, **overrides: Any) -> Settings:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import AsyncExitStack
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from services.settings import Settings
-from streams.cli.start import SettingsFile, load_settings, run
+from streams.cli.start import SettingsFile, entered, load_settings, run
 from streams.pipeline import AGENTS, open_agents
 from streams.resources import open_resources
 from streams.runtime.worker import Worker, stop_on_signals
@@ -44,7 +45,11 @@ def niceness(name: str, settings: Settings) -> int:
 async def work(name: str, settings: Settings) -> None:
     """Start, announce the health port in the log, wait for the end. Raises Fatal, Transient."""
     stop = stop_on_signals()
-    async with open_resources(settings) as resources, open_agents((name,), resources) as specs:
+    async with AsyncExitStack() as opened:
+        resources = await entered(opened, open_resources(settings), stop)
+        if resources is None:
+            return
+        specs = await opened.enter_async_context(open_agents((name,), resources))
         worker = Worker(specs, settings, resources.publisher)
         try:
             await worker.start()

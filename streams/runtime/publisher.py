@@ -78,9 +78,12 @@ class Publisher:
         )
         try:
             await self._producer.start()
-        except KafkaError as error:
+        except BaseException as error:
+            # also where the start is cancelled: nothing stays connected
             await self._producer.stop()
-            raise Transient(f"Kafka does not answer: {type(error).__name__}", outage=True) from error
+            if isinstance(error, KafkaError):
+                raise Transient(f"Kafka does not answer: {type(error).__name__}", outage=True) from error
+            raise
 
     async def stop(self) -> None:
         """Send what is buffered and disconnect."""
