@@ -68,7 +68,7 @@ def pins(user: UserSnapshot) -> Iterator[str]:
 def places(user: UserSnapshot) -> Iterator[str]:
     """Each entry is in one scope, which the index of places says too; of what is gone it says where it was."""
     found: dict[str, str] = {}
-    deleted = {scope_of(name) for name, value in user.settings.items() if value == DELETED}
+    deleted = {scope_of(name) for name, value in user.settings.items() if value in DELETED}
     for entry in user.entries:
         if entry.id in found:
             yield f"entry {entry.id} is in {found[entry.id]} and in {entry.scope}"

@@ -9,7 +9,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from schemas.memories import GLOBAL, character_of
-from services.memories.state import DELETED, OFF, Entry, Held, parse_entry, parse_place
+from services.memories.state import DELETED, SILENT, Entry, Held, parse_entry, parse_place
 from services.memories.store import parse_scope
 from services.state import keys
 from services.state.transaction import at_once
@@ -28,12 +28,12 @@ class Listed:
     @property
     def off(self) -> frozenset[str]:
         """Characters whose chats are not learned from."""
-        return frozenset(name for name, value in self.settings.items() if value == OFF)
+        return frozenset(name for name, value in self.settings.items() if value in SILENT)
 
     def home(self, scope: str) -> str:
         """Where what belongs into a scope goes: that of a deleted character is the global one (M5)."""
         character = character_of(scope)
-        return GLOBAL if character is not None and self.settings.get(character) == DELETED else scope
+        return GLOBAL if character is not None and self.settings.get(character) in DELETED else scope
 
 
 async def version(redis: Redis, user: str) -> int:

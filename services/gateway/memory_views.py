@@ -17,7 +17,7 @@ from schemas.saved_memories import (
 )
 from services.gateway.memory_reading import Listed
 from services.memories import caps
-from services.memories.state import DELETED, OFF, Change, Entry, Held, Origin, Wording, moment
+from services.memories.state import DELETED, SILENT, Change, Entry, Held, Origin, Wording, moment
 
 RECENT = timedelta(days=limits.MEMORY_RECENT_DAYS)
 
@@ -69,7 +69,9 @@ def character_asked(scope: str | None, character: str | None) -> str | None:
 
 def settings(character: str, stored: str | None) -> CharacterSettings:
     """From the setting as stored."""
-    return CharacterSettings(character=character, learn_from_chat=stored != OFF, deleted=stored == DELETED)
+    return CharacterSettings(
+        character=character, learn_from_chat=stored not in SILENT, deleted=stored in DELETED
+    )
 
 
 def change(of: Change) -> ChangeView:

@@ -86,7 +86,7 @@ class Edits:
     def home(self, scope: str) -> str:
         """Where what belongs into a scope goes: that of a deleted character is the global one now (M5)."""
         character = character_of(scope)
-        return GLOBAL if character is not None and self.setting(character) == DELETED else scope
+        return GLOBAL if character is not None and self.setting(character) in DELETED else scope
 
     def history(self, memory_id: str) -> list[Change]:
         """The changes of an entry that were read or made, oldest first."""

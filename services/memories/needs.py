@@ -146,7 +146,7 @@ def _places(memory_ids: Iterable[str], known: Known, needs: Needs) -> None:
 
 def _home(scope: str, known: Known) -> str:
     character = character_of(scope)
-    return GLOBAL if character is not None and known.settings.get(character) == DELETED else scope
+    return GLOBAL if character is not None and known.settings.get(character) in DELETED else scope
 
 
 def _unknown(needs: Needs, known: Known) -> Needs:

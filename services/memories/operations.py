@@ -52,7 +52,8 @@ class Operations:
 
     def _one(self, index: int, op: Op | str) -> OpResult:
         raw = self._command.ops[index]
-        name = str(raw.get("op", ""))[:40]
+        # what is no operation may be anything that a model wrote: a result has no text
+        name = raw["op"] if raw.get("op") in policy.OPS else ""
         reason = op if isinstance(op, str) else policy.check(op, self._edits, self._command)
         if isinstance(op, str) or reason is not None:
             named = raw.get("id") if isinstance(raw.get("id"), str) else None
@@ -170,7 +171,7 @@ class Operations:
         command = self._command
         if command.by not in policy.MODELS:
             return None
-        return policy.repeats(echo.likeness(text), self._edits, policy.in_play(command))
+        return policy.repeats(echo.likeness(text), self._edits, policy.in_play(command, self._edits.setting))
 
     def _writer(self, source: Source | None) -> Writer:
         command = self._command

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -23,12 +23,12 @@ from schemas.memories import (
     scope_of,
 )
 from services.memories import caps
-from services.memories.state import OFF, Change, Held, Known, Place
+from services.memories.state import SILENT, Change, Held, Known, Place
 
 MODELS = (Author.character, Author.deep_memory)
 """Writers that are a model: they may change what models wrote, in their own scope and the global one."""
 
-_OPS = ("save", "update", "delete", "pin", "unpin", "move", "restore")
+OPS = ("save", "update", "delete", "pin", "unpin", "move", "restore")
 
 
 class Entries(Protocol):
@@ -60,7 +60,7 @@ def parse(op: Mapping[str, Any]) -> Op | str:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
     if problem["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        return f"op: is none of {', '.join(_OPS)}"
+        return f"op: is none of {', '.join(OPS)}"
     path = ".".join(str(part) for part in problem["loc"][1:])
     return f"{path or 'op'}: {problem['msg'].removeprefix('Value error, ')}"[:300]
 
@@ -78,10 +78,10 @@ def own_scope(command: MemoryOps) -> str:
     return scope_of(command.character) if command.character is not None else GLOBAL
 
 
-def in_play(command: MemoryOps) -> tuple[str, ...]:
-    """The scopes whose entries were in the chat's context (M4)."""
+def in_play(command: MemoryOps, setting: Callable[[str], str | None] = lambda _: None) -> tuple[str, ...]:
+    """The scopes whose entries were in the chat's context (M4): of characters that are learned from."""
     characters = dict.fromkeys((*command.characters, *filter(None, (command.character,))))
-    return (GLOBAL, *map(scope_of, characters))
+    return (GLOBAL, *(scope_of(each) for each in characters if setting(each) not in SILENT))
 
 
 def target(op: Save, command: MemoryOps, entries: Entries) -> str:
@@ -92,7 +92,7 @@ def target(op: Save, command: MemoryOps, entries: Entries) -> str:
 def check(op: Op, entries: Entries, command: MemoryOps) -> str | None:
     """Why an operation of a command is refused, in words that the writer can act on; None: it is not."""
     if command.by in MODELS:
-        if command.character is not None and entries.setting(command.character) == OFF:
+        if command.character is not None and entries.setting(command.character) in SILENT:
             return "learning is off for this character"
         reason = _of_model(op, entries, command)
         if reason is not None:

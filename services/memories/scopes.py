@@ -16,7 +16,7 @@ from schemas.memories import (
 )
 from services.memories import caps
 from services.memories.edits import Edits, Writer
-from services.memories.state import DELETED, OFF, Action
+from services.memories.state import DELETED, GONE, GONE_OFF, OFF, Action
 
 
 class Whole(NamedTuple):
@@ -49,7 +49,7 @@ def clear(edits: Edits, command: MemoryClear, writer: Writer) -> Whole:
 def settings(edits: Edits, command: MemorySettings, writer: Writer) -> Whole:
     """Learning from chats with a character is switched."""
     op, current = "settings", edits.setting(command.character)
-    if current == DELETED:
+    if current in DELETED:
         reason = "character: it was deleted"
         return Whole([OpResult(op=op, status=Status.refused, reason=reason)])
     if (current != OFF) == command.learn_from_chat:
@@ -65,8 +65,10 @@ def globalise(edits: Edits, command: CharacterDeleted, writer: Writer) -> Whole:
 
     What is global already stays. What finds no room is displaced: the history has it, and it can be restored.
     """
-    if edits.setting(command.character) != DELETED:
-        edits.settings[command.character] = DELETED
+    setting = edits.setting(command.character)
+    if setting not in DELETED:
+        # what was said of learning holds for its old chats
+        edits.settings[command.character] = GONE_OFF if setting == OFF else GONE
     scope = scope_of(command.character)
     room = {
         True: limits.MEMORIES_PINNED - caps.pins(edits.scope(GLOBAL).values()),

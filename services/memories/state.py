@@ -183,8 +183,11 @@ class Known:
 
 _new = tuple.__new__
 
-OFF, DELETED = "0", "deleted"
-"""Values of a character's setting: not learned from (O1); its memories are global since it was deleted (M5)."""
+OFF, GONE, GONE_OFF = "0", "deleted", "deleted 0"
+"""Values of a character's setting: not learned from (O1); its memories are global since it was deleted (M5); both."""
+
+SILENT, DELETED = frozenset((OFF, GONE_OFF)), frozenset((GONE, GONE_OFF))
+"""Those of characters that are not learned from, and of deleted ones."""
 
 
 def held(entry: Entry, newest: int) -> Held:

@@ -16,7 +16,7 @@ from services.memories.decide import Outcome
 from services.memories.edits import Edits
 from services.memories.needs import Also, Needs, missing
 from services.memories.state import (
-    OFF,
+    SILENT,
     Change,
     Held,
     Known,
@@ -244,7 +244,7 @@ async def read_off(redis: Redis, user: str) -> set[str]:
     return {
         character
         for character, value in _texts(cast("Mapping[bytes, bytes]", answer)).items()
-        if value == OFF
+        if value in SILENT
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.memories import MemoryOps, OpResult, Save, Status
 from services.memories import policy
-from services.memories.state import DELETED, Action
+from services.memories.state import GONE, GONE_OFF, Action
 from tests.memories import MIRA, Mind, command
 
 
@@ -353,7 +353,7 @@ def test_nothing_is_lost_in_the_scope_of_a_deleted_character() -> None:
     deleted = mind.save("deleted before")
     mind.ops({"op": "delete", "id": deleted})
     mind.run("character.deleted", character="mira")
-    assert mind.known.settings == {"mira": DELETED}
+    assert mind.known.settings == {"mira": GONE}
     mind.ops({"op": "restore", "change": mind.last(deleted)})
     late = mind.say("t9", "from a turn that was under way")
     assert {entry.scope for entry in mind.entries()} == {"global"}
@@ -362,6 +362,34 @@ def test_nothing_is_lost_in_the_scope_of_a_deleted_character() -> None:
     assert mind.run("character.deleted", character="mira").version == version
     [result] = mind.run("memory.settings", character="mira", learn_from_chat=False).results
     assert result.status is Status.refused
+
+
+@pytest.mark.rule("M5", "O1")
+def test_a_deleted_character_that_was_not_learned_from_stays_so() -> None:
+    mind = Mind()
+    mind.run("memory.settings", character="mira", learn_from_chat=False)
+    mind.save("by hand")
+    mind.run("character.deleted", character="mira")
+    assert mind.known.settings == {"mira": GONE_OFF}
+    assert {entry.scope for entry in mind.entries()} == {"global"}
+    reason = refused(mind.turn("t9", {"op": "save", "text": "from a turn that was under way"}))
+    assert reason == "learning is off for this character"
+
+
+@pytest.mark.rule("M4", "O1")
+def test_what_only_another_character_knows_who_is_not_learned_from_is_no_echo() -> None:
+    mind = Mind()
+    mind.turn(
+        "t1", {"op": "save", "text": "The cat is called Miso.", "scope": "character:tom"}, character="tom"
+    )
+    mind.run("memory.settings", character="tom", learn_from_chat=False)
+    [result] = mind.turn("t2", {"op": "save", "text": "The cat is called Miso."}, characters=("mira", "tom"))
+    assert result.status is Status.applied
+
+
+def test_the_result_of_what_is_no_operation_has_no_text_of_it() -> None:
+    [result] = Mind().turn("t1", {"op": "Theo owes Mira twelve crowns"})
+    assert (result.op, result.status) == ("", Status.refused)
 
 
 @pytest.mark.rule("M11")
