@@ -114,7 +114,8 @@ async def _id(asked: Asked) -> str:
     once = Idempotency(asked.deps.redis, f"memories {asked.principal.name}", asked.key, whole)
     async with asked.deps.store():
         await once.same_body()
-    return ids.derive("command", asked.principal.name, asked.user, asked.key)
+    # results are kept for longer than keys: a key that is used again later for something else is another command
+    return ids.derive("command", asked.principal.name, asked.user, asked.key, once.digest)
 
 
 async def _awaited(deps: Deps, results: Subscription, command: MemoryCommand) -> MemoryChanged | None:

@@ -51,9 +51,9 @@ class Idempotency:
             )
         self._redis = redis
         self._key = f"gateway:idempotency:{hashlib.sha256(f'{client} {key}'.encode()).hexdigest()}"
-        self._digest = hashlib.sha256(body).hexdigest()
+        self.digest = hashlib.sha256(body).hexdigest()
         self._under_way = under_way
-        self._mark = f"{self._digest} "
+        self._mark = f"{self.digest} "
 
     async def begin(self) -> bytes | None:
         """The stored answer; or None, and the key is taken. Raises Problem 409 or 422 where it is in use."""
@@ -63,7 +63,7 @@ class Idempotency:
             return None
         stored = cast("bytes", reply)
         digest, _, body = stored.partition(b" ")
-        if digest.decode() != self._digest:
+        if digest.decode() != self.digest:
             raise _reused()
         if not body:
             raise Problem(
@@ -76,8 +76,8 @@ class Idempotency:
 
     async def same_body(self) -> None:
         """Remembers which body came with the key, and no answer. Raises Problem 422 where it was another one."""
-        stored = await self._redis.set(self._key, self._digest, nx=True, get=True, ex=KEPT_SECONDS)
-        if stored is not None and cast("bytes", stored).decode() != self._digest:
+        stored = await self._redis.set(self._key, self.digest, nx=True, get=True, ex=KEPT_SECONDS)
+        if stored is not None and cast("bytes", stored).decode() != self.digest:
             raise _reused()
 
     async def store(self, body: bytes) -> None:
