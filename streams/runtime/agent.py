@@ -165,6 +165,9 @@ class Agent:
                 more = queue.get_nowait()
                 if more.generation == fetched.generation:
                     records += more.records
+                elif not self._current(fetched):
+                    # from before a rebalance: it is delivered again, and what came behind it is not
+                    fetched, records = more, list(more.records)
             self.consumer.taken(fetched.tp, queue)
             for at in range(0, len(records), work.limit):
                 if not self._current(fetched):

@@ -321,6 +321,16 @@ async def test_records_of_an_old_generation_are_not_handled(agent: Agent, toy: T
     instance.cancel()
 
 
+async def test_what_comes_behind_records_of_an_old_generation_is_handled(agent: Agent, toy: Toy) -> None:
+    queue = _queue(agent)
+    queue.force_put_nowait(_fetched(5, 6, generation=GENERATION - 1))
+    queue.force_put_nowait(_fetched(4, 5))
+    instance, _ = await _instance(agent)
+    await _turns()
+    assert toy.batches == [[4, 5]]
+    instance.cancel()
+
+
 async def test_a_rebalance_between_two_parts_of_what_was_taken_leaves_the_second(
     agent: Agent, toy: Toy
 ) -> None:
