@@ -18,7 +18,8 @@ FORK_WAIT = 60.0
 """Seconds after its record's time, up to which a fork waits for its source to reach the turn. The partition waits with it,
 and with it the turns of the new chat. Forks that were written together wait together: no partition stands still for
 longer, however many of them are wrong. It is longer than a group needs to give the partitions of a worker that died to
-another one: 41 s were seen, on a busy machine and with kills that overlap. An older one waits as long as another partition works through a backlog."""
+another one: 41 s were seen, on a busy machine and with kills that overlap. An older fork waits as long as another
+partition works through a backlog."""
 
 FORK_POLL = 0.05
 """Seconds between two looks."""
