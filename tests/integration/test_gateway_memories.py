@@ -504,6 +504,17 @@ class TestIdempotencyKey:
             assert response.json()["type"].endswith("idempotency-key-reused")
         assert len(agent.records) == 2
 
+    async def test_a_key_that_was_forgotten_is_that_of_another_request(
+        self, http: httpx.AsyncClient, redis: Redis, agent: Applying
+    ) -> None:
+        headers = {"Idempotency-Key": "k1"}
+        memory = id_of(await add(http, "x"))
+        await http.post(MEMORIES, json={"text": "y", "scope": "global"}, headers=headers)
+        # what came with a key is forgotten after a day, results of commands are not
+        await redis.delete(*[key async for key in redis.scan_iter("gateway:idempotency:*")])
+        assert (await http.delete(f"{MEMORIES}/{memory}", headers=headers)).status_code == 200
+        assert [each.text for each in (await listed(http)).memories] == ["y"]
+
     async def test_keys_of_different_clients_are_different(self, redis: Redis, agent: Applying) -> None:
         for token in (user_token("u1"), None):
             app = app_on(redis, agent)
