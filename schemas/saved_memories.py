@@ -193,7 +193,7 @@ class CallChecked(Model):
     ok: bool
     error: str | None
     status: Status | None = Field(
-        description="echo, unchanged: it says what is there already, and needs no `op`."
+        description="echo, unchanged: it says what is there already. Its `op` is sent all the same."
     )
     memory_id: Id | None
     op: dict[str, Any] | None = Field(description="For `memory.ops` of the turn event.")

@@ -142,5 +142,6 @@ def _view(call: ToolCall, op: dict[str, Any], result: OpResult) -> CallChecked:
         error=None,
         status=result.status,
         memory_id=result.memory_id,
-        op=op if result.status is Status.applied else None,
+        # what is there already may be about to be taken back: whether it is an echo, the agent decides again
+        op=op,
     )

@@ -181,15 +181,16 @@ async def test_a_wrong_call_spoils_no_other_and_says_what_is_wrong(
 
 
 @pytest.mark.rule("M7")
-async def test_an_echo_is_fine_and_needs_no_operation(http: httpx.AsyncClient, agent: Applying) -> None:
+async def test_an_echo_is_fine_and_its_operation_is_sent_all_the_same(
+    http: httpx.AsyncClient, agent: Applying
+) -> None:
     [there] = await apply(agent, 1, {"op": "save", "text": "Theo owes Mira a crown.", "scope": MIRA}, **USER)
     [checked] = await check(http, call("save_memory", text="theo owes mira a crown"))
-    assert (checked["ok"], checked["status"], checked["memory_id"], checked["op"]) == (
-        True,
-        "echo",
-        there,
-        None,
-    )
+    assert (checked["ok"], checked["status"], checked["memory_id"]) == (True, "echo", there)
+    # what it repeats may be taken back before the turn comes: only then it is none
+    assert await apply(agent, 2, checked["op"], **OF_MIRA) == [there]
+    await apply(agent, 3, {"op": "delete", "id": there}, **USER)
+    assert await apply(agent, 4, checked["op"], **OF_MIRA) == [checked["op"]["id"]]
 
 
 # --- when memory is off
