@@ -81,7 +81,8 @@ class Mind:
         by, source = command["by"], command.get("source")
         turn = (source["chat"], source["turn"]) if source and by == "character" else None
         for index, op in enumerate(command["ops"]):
-            yield op["op"], self._op(op, index, command, by, turn)
+            # of what is no operation nothing is repeated
+            yield op["op"] if op["op"] in _OPS else "", self._op(op, index, command, by, turn)
 
     def _op(self, op: Any, index: int, command: Command, by: str, turn: tuple[str, str] | None) -> str:
         kind = op["op"]
