@@ -31,9 +31,6 @@ All keys of a user share one hash slot as well.
 | `:l` | hash | character -> `0` where chats with it are not learned from |
 | `:o:memories` | hash | outbox |
 | `:o:drafts` | hash | outbox of what drafting has cost |
-
-`afterturn:window:progress` belongs to neither: how far partitions are that work through a backlog
-(services/window/progress.py).
 """
 
 from __future__ import annotations

@@ -40,7 +40,6 @@ from services.takeback.values import Chat, Row
 from services.tokens.counter import TokenCounter
 from services.window import store as windows
 from services.window.incoming import Delivered, happened, in_order, memory_entry, memory_field, usage
-from services.window.progress import Progress
 from services.window.store import ChunkSize
 from services.work import Work
 
@@ -58,7 +57,6 @@ class TakingBack:
         redis: Redis,
         counter: TokenCounter,
         chunk: ChunkSize,
-        progress: Progress,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
@@ -66,7 +64,7 @@ class TakingBack:
         self._ask = partial(at_once, redis)
         self._counter = counter
         self._chunk = chunk
-        self._sources = Sources(self._ask, progress, clock, sleep)
+        self._sources = Sources(self._ask, clock, sleep)
 
     async def apply(self, delivered: Delivered, begun: float) -> Work:
         """Carry one event out; once, however often it comes. `begun`: when its batch was, in seconds since 1970."""

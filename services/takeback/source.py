@@ -6,20 +6,18 @@ from collections.abc import Awaitable, Callable
 
 from schemas.delivery import Position
 from schemas.turns import ChatForked
-from services.failures import Poison, Transient
+from services.failures import Poison
 from services.state import deleted, keys
 from services.takeback import fork, reading
 from services.takeback.memory import Copy
 from services.takeback.reading import Ask
 from services.window.incoming import Delivered
-from services.window.progress import Progress
 
 FORK_WAIT = 60.0
 """Seconds after its record's time, up to which a fork waits for its source to reach the turn. The partition waits with it,
 and with it the turns of the new chat. Forks that were written together wait together: no partition stands still for
 longer, however many of them are wrong. It is longer than a group needs to give the partitions of a worker that died to
-another one: 41 s were seen, on a busy machine and with kills that overlap. An older fork waits as long as another
-partition works through a backlog."""
+another one: 41 s were seen, on a busy machine and with kills that overlap."""
 
 FORK_POLL = 0.05
 """Seconds between two looks."""
@@ -31,36 +29,26 @@ class Sources:
     def __init__(
         self,
         ask: Ask,
-        progress: Progress,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._ask = ask
-        self._progress = progress
         self._clock = clock
         self._sleep = sleep
 
     async def of(self, delivered: Delivered, event: ChatForked, begun: float) -> tuple[Copy, int]:
         """The source as soon as it has the turn, and the number of the first message that the fork leaves out.
 
-        `begun`: when the fork's batch was, in seconds since 1970. Raises Poison where the turn does not come, and Transient
-        where it may be in a backlog.
+        `begun`: when the fork's batch was, in seconds since 1970. Raises Poison where the turn does not come.
         """
         position, timestamp = delivered.position, delivered.timestamp
         # a record from a clock that is ahead waits no longer than one that was written just now
         until = min(timestamp / 1000, begun) + FORK_WAIT
-        if begun > until:
-            # what is before this fork is applied: another partition's fork need not wait for more
-            await self._progress.applied(position.partition, timestamp)
         while True:
             late = self._clock() >= until
-            # before the look: what a partition has applied when it says so is found
-            behind = late and await self._progress.others_behind(position.partition, timestamp)
             found = await self._look(event, position)
             if found is not None:
                 return found
-            if behind:
-                raise Transient("a fork's source may be on a partition that has a backlog", outage=True)
             if late:
                 raise _unknown(event)
             await self._sleep(FORK_POLL)

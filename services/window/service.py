@@ -27,7 +27,6 @@ from services.state.agents import WINDOW as AGENT
 from services.takeback.service import TakingBack
 from services.tokens.counter import TokenCounter
 from services.window.incoming import Delivered, happened, in_order, memory_entry, usage
-from services.window.progress import Progress
 from services.window.store import REFUSED, ChunkSize, Reply, apply, call, digest
 from services.work import DONE, REPEATED, Work
 
@@ -47,8 +46,7 @@ class Window:
         self._counter = counter
         self._chunk = chunk
         self._clock = clock
-        self._progress = Progress(redis, clock)
-        self._back = TakingBack(redis, counter, chunk, self._progress, clock, sleep)
+        self._back = TakingBack(redis, counter, chunk, clock, sleep)
 
     async def apply(self, batch: Sequence[Delivered]) -> list[Work | Poison]:
         """One result per event. Raises redis.RedisError or Transient where the store is away; all of it may then be
@@ -66,9 +64,6 @@ class Window:
                     results.append(await self._back.apply(delivered, begun))
                 except Poison as poison:
                     results.append(poison)
-        if batch:
-            _, position, timestamp = batch[-1]
-            await self._progress.applied(position.partition, timestamp)
         # turns alone are read in one go, and find nothing twice
         return results if all(isinstance(item.event, TurnRecorded) for item in batch) else _once(results)
 

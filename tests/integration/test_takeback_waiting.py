@@ -9,10 +9,9 @@ import pytest
 from redis.asyncio import Redis
 
 from schemas.delivery import Position
-from services.failures import Poison, Transient
+from services.failures import Poison
 from services.takeback.source import FORK_POLL, FORK_WAIT
 from services.window.incoming import Delivered
-from services.window.progress import BEHIND, FORGOTTEN, KEY
 from services.window.service import Window
 from services.work import Work
 from tests.integration.takeback_state import EPOCH, delivered, recorded
@@ -102,8 +101,6 @@ async def test_a_fork_waits_for_its_source_and_turns_of_it_wait_for_the_fork(
     assert all(isinstance(result, Work) for result in results)
     assert await redis.lrange("{c:f1}:to", 0, -1) == [b"t0", b"t1", b"t7"]
     assert time.waits == [FORK_POLL] * 3
-    # who works on what was just written tells nobody
-    assert await redis.exists(KEY) == 0
 
 
 @pytest.mark.rule("W8")
@@ -123,95 +120,15 @@ async def test_no_fork_waits_for_its_own_partition(time: Time, source: Partition
 
 
 @pytest.mark.rule("W8")
-async def test_after_an_outage_a_fork_waits_until_the_source_s_partition_has_caught_up(
+async def test_an_old_fork_finds_its_source_and_waits_for_none(
     redis: Redis, time: Time, source: Partition, fork: Partition
 ) -> None:
-    event = fork.event(forked(40), "f1", at=100.0)
+    await source.record(0)
     time.now = START + 5_000
-    # both begin at the same time, and the fork's is the first to be heard of
-    with pytest.raises(Transient) as waits:
-        await fork.apply(event)
-    assert waits.value.outage
-    for number in range(41):
-        time.now += 5
-        await source.record(number, at=float(number))
-        if number < 40:
-            with pytest.raises(Transient):
-                await fork.apply(event)
-    [result] = await fork.apply(event)
-    assert isinstance(result, Work)
-    assert await redis.llen("{c:f1}:to") == 41
+    found, missing = await fork.apply(
+        fork.event(forked(0), "f1", at=1.0), fork.event(forked(9), "f2", at=2.0)
+    )
+    assert isinstance(found, Work)
+    assert str(missing) == "source.turn: the chat c1 has no turn t9"
+    assert await redis.llen("{c:f1}:to") == 1
     assert time.waits == []
-
-
-async def backlogs(time: Time, source: Partition, fork: Partition) -> None:
-    """Both partitions have worked through a backlog for a while."""
-    time.now = START + 5_000
-    await fork.record(100, "c9", at=0.0)
-    time.now += BEHIND
-    await source.record(0, at=1.0)
-    await fork.record(101, "c9", at=2.0)
-
-
-@pytest.mark.rule("W8")
-async def test_a_fork_of_nothing_is_given_up_when_the_others_are_as_far(
-    time: Time, source: Partition, fork: Partition
-) -> None:
-    await backlogs(time, source, fork)
-    event = fork.event(forked(1), "f1", at=10.0)
-    with pytest.raises(Transient):
-        await fork.apply(event)
-    time.now += 1
-    await source.record(2, at=11.0)
-    [result] = await fork.apply(event)
-    assert str(result) == "source.turn: the chat c1 has no turn t1"
-    # the next ones find nobody behind
-    [result] = await fork.apply(fork.event(forked(1), "f2", at=10.5))
-    assert isinstance(result, Poison)
-    assert time.waits == []
-
-
-async def test_who_has_come_to_an_end_is_not_waited_for(
-    time: Time, source: Partition, fork: Partition
-) -> None:
-    await backlogs(time, source, fork)
-    event = fork.event(forked(1), "f1", at=10.0)
-    for _ in range(int(FORGOTTEN / 10)):
-        with pytest.raises(Transient):
-            await fork.apply(event)
-        time.now += 10
-    [result] = await fork.apply(event)
-    assert isinstance(result, Poison)
-
-
-async def test_two_forks_of_nothing_do_not_wait_for_each_other(
-    time: Time, source: Partition, fork: Partition
-) -> None:
-    await backlogs(time, source, fork)
-    time.now += BEHIND
-    first = source.event(forked(1, "c8"), "f1", at=20.0)
-    second = fork.event(forked(1, "c8"), "f2", at=30.0)
-    with pytest.raises(Transient):
-        await fork.apply(second)
-    [result] = await source.apply(first)
-    assert isinstance(result, Poison)
-    time.now += 1
-    with pytest.raises(Transient):
-        # the other is at 20, and goes on
-        await fork.apply(second)
-    await source.record(5, at=31.0)
-    [result] = await fork.apply(second)
-    assert isinstance(result, Poison)
-
-
-async def test_who_has_caught_up_says_so_once(redis: Redis, time: Time, source: Partition) -> None:
-    time.now = START + 100
-    await source.record(0, at=0.0)
-    await source.record(1, at=1.0)
-    # at most once a second
-    assert await redis.hget(KEY, "0") == b"%d %d" % (START * 1000, (START + 100) * 1000)
-    await source.record(2, at=99.0)
-    assert await redis.hget(KEY, "0") == b"%d %d" % ((START + 99) * 1000, (START + 100) * 1000)
-    await redis.delete(KEY)
-    await source.record(3, at=99.5)
-    assert await redis.exists(KEY) == 0
