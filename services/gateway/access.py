@@ -8,7 +8,7 @@ from services.context.snapshot import Snapshot
 from services.failures import Transient
 from services.gateway.auth import Principal
 from services.gateway.ports import Deps
-from services.gateway.problems import RETRY_AFTER, Problem, unknown_chat
+from services.gateway.problems import Problem, moving, unknown_chat
 
 READS = 5
 """Times that a chat and its user's memories are read, where something is taken back in between."""
@@ -54,12 +54,7 @@ async def with_memories(
                 break
             if memories is not None:
                 return found, memories
-    raise Problem(
-        503,
-        "unavailable",
-        "The chat and the memories change faster than they can be read.",
-        headers={"Retry-After": RETRY_AFTER},
-    )
+    raise moving("The chat and the memories change")
 
 
 async def check(deps: Deps, principal: Principal, chat: str) -> None:

@@ -15,12 +15,13 @@ from schemas.chat import ChatKind, ChatRef
 from schemas.memories import Author, MemoryOps, OpResult, Source, Status
 from schemas.saved_memories import CallChecked, CallsChecked, Tools
 from services.drafts import reading
+from services.failures import Transient
 from services.gateway import bodies, users
 from services.gateway.auth import Authenticated, Principal
 from services.gateway.context import ChatId
 from services.gateway.memory_bodies import ToolCall, ToolCalls
 from services.gateway.ports import Deps, deps_of
-from services.gateway.problems import Problem, documented, unknown_chat
+from services.gateway.problems import Problem, documented, moving, unknown_chat
 from services.memories import tools
 from services.memories.service import Memories
 
@@ -118,7 +119,10 @@ async def _checked(deps: Deps, writer: _Writer, body: ToolCalls) -> list[CallChe
         ops=(*body.ops, *usable),
     )
     async with deps.store() as redis:
-        result = await Memories(redis, deps.counter(), deps.clock).preview(command)
+        try:
+            result = await Memories(redis, deps.counter(), deps.clock).preview(command)
+        except Transient:
+            raise moving("The memories change") from None
     results = iter(result.results[len(body.ops) :])
     return [
         _failed(call, op) if isinstance(op, str) else _view(call, op, next(results))

@@ -90,6 +90,13 @@ def unavailable(what: str) -> Problem:
     )
 
 
+def moving(what: str) -> Problem:
+    """What is asked about does not stand still for long enough to be read."""
+    return Problem(
+        503, "unavailable", f"{what} faster than they can be read.", headers={"Retry-After": RETRY_AFTER}
+    )
+
+
 def field_errors(errors: Sequence[Any], skip: int = 0) -> list[dict[str, Any]]:
     """Errors of pydantic with the field as a JSON pointer, without the values. `skip` drops leading places."""
     found = []

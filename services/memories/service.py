@@ -65,7 +65,8 @@ class Memories:
         return results
 
     async def preview(self, command: MemoryCommand) -> MemoryChanged:
-        """What would become of a command now. Nothing is stored."""
+        """What would become of a command now. Nothing is stored. Raises redis.RedisError, and Transient where others write
+        all the time."""
         [known] = await store.load(self._redis, [Wanted(command.user_id, (command,))])
         return decide(command, known, self._counter, self._clock()).result
 

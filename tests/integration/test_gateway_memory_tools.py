@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from schemas.delivery import Outgoing, Topics
 from schemas.memories import Author, MemoryOps, Source
+from services.memories import store
 from services.state import keys
 from tests.gateway import NOW, Applying, app_on, play, started, turn, user_token
 
@@ -221,6 +222,16 @@ async def test_signed_out_every_call_is_refused(redis: Redis, http: httpx.AsyncC
     await play(redis, [{**turn(0, user=None), **GROUP}])
     [checked] = await check(http, call("save_memory", text="x"))
     assert (checked["ok"], "signed out" in checked["error"]) == (False, True)
+
+
+async def test_memories_that_do_not_stand_still_are_a_503(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as where others write between all the round trips
+    monkeypatch.setattr(store, "_TRIPS", 0)
+    response = await http.post(URL, json={"calls": [call("save_memory", text="x")]})
+    assert (response.status_code, response.json()["type"]) == (503, "urn:afterturn:problem:unavailable")
+    assert response.headers["retry-after"]
 
 
 # --- whose memories
