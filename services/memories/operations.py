@@ -107,7 +107,8 @@ class Operations:
         entry, writer = held.entry(), self._writer(op.source)
         if entry.wording.text == op.text:
             return Done(Status.unchanged, op.id)
-        repeated = self._echo(op.text)
+        # how the entry itself is written may be what is to be corrected
+        repeated = self._echo(op.text, op.id)
         if repeated is not None:
             return Done(Status.echo, repeated.id)
         wording = self._wording(op.id, op.text, writer)
@@ -167,11 +168,12 @@ class Operations:
         displaced = self._edits.make_room(scope, writer, stays=memory_id)
         return Done(Status.applied, memory_id, change, displaced[0] if displaced else None)
 
-    def _echo(self, text: str) -> Held | None:
+    def _echo(self, text: str, of: str | None = None) -> Held | None:
         command = self._command
         if command.by not in policy.MODELS:
             return None
-        return policy.repeats(echo.likeness(text), self._edits, policy.in_play(command, self._edits.setting))
+        scopes = policy.in_play(command, self._edits.setting)
+        return policy.repeats(echo.likeness(text), self._edits, scopes, of)
 
     def _writer(self, source: Source | None) -> Writer:
         command = self._command

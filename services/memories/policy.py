@@ -172,10 +172,10 @@ def _restore(op: Restore, entries: Entries) -> str | None:
     return caps.no_pin_left(entries.scope(entries.home(place.gone_from)).values())
 
 
-def repeats(likeness: bytes, entries: Entries, scopes: Iterable[str]) -> Held | None:
-    """The entry in these scopes that a text like this merely repeats."""
+def repeats(likeness: bytes, entries: Entries, scopes: Iterable[str], of: str | None = None) -> Held | None:
+    """The entry in these scopes, other than `of`, that a text like this merely repeats."""
     for scope in scopes:
         for held in entries.scope(scope).values():
-            if held.likeness == likeness:
+            if held.likeness == likeness and held.id != of:
                 return held
     return None

@@ -111,20 +111,26 @@ def test_an_echo_changes_nothing_and_names_the_memory(by: Author) -> None:
         "t1",
         {"op": "save", "text": "theo's boat is called the heron"},
         {"op": "save", "text": "Tom dislikes rain", "scope": "global"},
-        {"op": "update", "id": own, "text": "mira keeps the LOGBOOK"},
         {"op": "update", "id": own, "text": "Tom dislikes rain!"},
         **told,
     )
     assert [(result.status, result.memory_id) for result in results] == [
         (Status.echo, everyones),
         (Status.echo, toms),
-        (Status.echo, own),
         (Status.echo, toms),
     ]
     assert mind.known.version == version
     # what was not in the context is not repeated
     [result] = mind.turn("t1", {"op": "save", "text": "Tom dislikes rain"}, by=by)
     assert result.status is Status.applied
+
+
+@pytest.mark.rule("M7")
+def test_how_an_entry_is_written_can_be_corrected() -> None:
+    mind = Mind()
+    own = mind.say("t0", "theo lives in paris")
+    [result] = mind.turn("t1", {"op": "update", "id": own, "text": "Theo lives in Paris."})
+    assert (result.status, mind.text(own)) == (Status.applied, "Theo lives in Paris.")
 
 
 @pytest.mark.rule("M6")
