@@ -3,7 +3,7 @@
 | the process dies | what follows |
 |---|---|
 | before the model answered | nothing is known of what it cost; the user asks again |
-| after the use was noted, before the broker confirmed | the next use of the same user publishes it, with the same id |
+| after the use was noted, before the broker confirmed | the next start, or the user's next draft, publishes it with the same id |
 | after the broker confirmed, before the note is dropped | it is published twice, and booked once by its id |
 
 Shown by tests/integration/test_gateway_drafts.py.
@@ -12,6 +12,7 @@ Shown by tests/integration/test_gateway_drafts.py.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
@@ -22,7 +23,13 @@ from schemas.delivery import Outgoing, Topics
 from schemas.usage import Stage, UsageBooked
 from services.drafts.port import Drafts
 from services.llm.port import Unanswered
-from services.state import ids, outbox
+from services.state import ids, keys, outbox
+
+Store = Callable[[], AbstractAsyncContextManager[Redis]]
+"""Gives Redis for one call or a few."""
+
+PATTERN = "{u:*}:o:drafts"
+"""Matches the outboxes of all users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +52,21 @@ def key(user: str) -> str:
     return f"{{u:{user}}}:o:drafts"
 
 
-async def asked(redis: Redis, use: Use, ask: Callable[[], Awaitable[Drafts]]) -> Drafts:
+async def asked(store: Store, use: Use, ask: Callable[[], Awaitable[Drafts]]) -> Drafts:
     """The answer, once what it cost is noted; a failure's cost is noted as well, and the failure raised."""
     try:
         drafts = await ask()
     except Unanswered as failure:
-        await note(redis, replace(use, tokens_in=failure.tokens_in, tokens_out=failure.tokens_out))
+        await note(store, replace(use, tokens_in=failure.tokens_in, tokens_out=failure.tokens_out))
         raise
     await note(
-        redis,
+        store,
         replace(use, model=drafts.model, tokens_in=drafts.tokens_in, tokens_out=drafts.tokens_out),
     )
     return drafts
 
 
-async def note(redis: Redis, use: Use) -> None:
+async def note(store: Store, use: Use) -> None:
     """Put a use into the outbox, if it cost anything."""
     if use.tokens_in + use.tokens_out == 0:
         return
@@ -74,14 +81,29 @@ async def note(redis: Redis, use: Use) -> None:
         tokens_in=use.tokens_in,
         tokens_out=use.tokens_out,
     )
-    await redis.hset(key(use.user), event.id, outbox.entry(Topics.USAGE, use.user, event))
+    async with store() as redis:
+        await redis.hset(key(use.user), event.id, outbox.entry(Topics.USAGE, use.user, event))
 
 
 async def publish(
-    redis: Redis, user: str, confirmed: Callable[[Sequence[Outgoing]], Awaitable[None]]
+    store: Store, user: str, confirmed: Callable[[Sequence[Outgoing]], Awaitable[None]]
 ) -> None:
     """Publish what is noted for a user, and drop what `confirmed` has published. Raises what it raises."""
-    noted = cast("Mapping[bytes, bytes]", await redis.hgetall(key(user)))
+    async with store() as redis:
+        noted = cast("Mapping[bytes, bytes]", await redis.hgetall(key(user)))
     if noted:
         await confirmed(outbox.outgoing(noted.values()))
-        await redis.hdel(key(user), *cast("list[str]", list(noted)))
+        async with store() as redis:
+            await redis.hdel(key(user), *cast("list[str]", list(noted)))
+
+
+async def waiting(store: Store) -> set[str]:
+    """Users of whom something is noted. Looks at every key, a thousand in a call."""
+    users: set[str] = set()
+    cursor = 0
+    while True:
+        async with store() as redis:
+            cursor, found = await redis.scan(cursor, match=PATTERN, count=1_000)
+        users.update(keys.user_of(name.decode()) for name in cast("list[bytes]", found))
+        if cursor == 0:
+            return users

@@ -25,6 +25,7 @@ from services.gateway import (
     summaries,
     turns,
 )
+from services.gateway.draft_uses import DraftUses
 from services.gateway.edge import Edge
 from services.gateway.hub import Hub
 from services.gateway.ports import Deps
@@ -39,10 +40,12 @@ def create_app(deps: Deps) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.hub.start()
+        app.state.draft_uses.start()
         try:
             yield
         finally:
             await app.state.hub.close()
+            await app.state.draft_uses.close()
             if deps.drafter is not None:
                 await deps.drafter.close()
 
@@ -59,6 +62,7 @@ def create_app(deps: Deps) -> FastAPI:
     )
     app.state.deps = deps
     app.state.hub = Hub(deps.redis)
+    app.state.draft_uses = DraftUses(deps)
     app.state.streams = 0
     problems.install(app)
     saved = (memory_history, memory_clear, memory_drafts, memories, characters, commands, memory_tools)

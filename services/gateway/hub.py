@@ -17,6 +17,7 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
+from services.gateway.tasks import ended
 from services.state import keys
 
 QUEUE = 64
@@ -63,9 +64,6 @@ class Subscription:
             return None
 
 
-_CANCEL_AGAIN_S = 0.1
-
-
 class _Channel:
     def __init__(self) -> None:
         self.confirmed = asyncio.Event()
@@ -97,10 +95,7 @@ class Hub:
         self._closed = True
         self._tell(Signal.closed)
         task, self._task = self._task, None
-        while task is not None and not task.done():
-            # once may not be enough: the client loses a cancellation that meets an answer of Redis
-            task.cancel()
-            await asyncio.wait({task}, timeout=_CANCEL_AGAIN_S)
+        await ended(task)
 
     def subscribe(self, chat: str, timeout: float) -> AbstractAsyncContextManager[Subscription]:
         """`listen` to the channel of a chat."""

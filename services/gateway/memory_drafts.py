@@ -12,11 +12,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
-from schemas.delivery import Outgoing
 from schemas.memories import GLOBAL, Author, MemoryOps, Source, scope_of
 from schemas.saved_memories import DraftsSaved, DraftsView, DraftView, MisfitView
 from schemas.usage import Stage
-from services.drafts import booking, policy, reading
+from services.drafts import policy, reading
 from services.drafts.booking import Use
 from services.drafts.port import Draft, Drafts
 from services.failures import Transient
@@ -24,13 +23,13 @@ from services.gateway import bodies, memory_reading, memory_views, users
 from services.gateway.auth import Authenticated, Principal
 from services.gateway.commands import PENDING, Asked, IdempotencyKey, applied, carry_out
 from services.gateway.context import ChatId
+from services.gateway.draft_uses import DraftUses
 from services.gateway.idempotency import once
 from services.gateway.memories import BODY_BYTES, ETAG, etag
 from services.gateway.memory_bodies import ChosenDraft, Describe, DraftMessages, SaveDrafts
 from services.gateway.memory_reading import Listed
 from services.gateway.ports import Deps, deps_of
 from services.gateway.problems import Problem, documented, unknown_chat
-from services.gateway.publishing import publish
 from services.gateway.users import UserId
 from services.memories import caps
 from services.summaries.port import SourceMessage
@@ -66,7 +65,7 @@ async def post_generate(
 
     async def make() -> bytes:
         use = _use(deps, user, Stage.generation, character=asked.character)
-        drafts = await _drafted(deps, use, lambda: deps.drafting.from_description(asked.description))
+        drafts = await _drafted(request, use, lambda: deps.drafting.from_description(asked.description))
         listed, scope = await _scope(deps, user, asked.scope or _own(asked.character))
         return to_json(_view(drafts.drafts, scope, listed, drafts.model, chat=None))
 
@@ -99,7 +98,7 @@ async def post_draft(request: Request, principal: Authenticated, chat: ChatId) -
     drafts, model = policy.originals(messages), None
     if asked.mode == "drafts":
         use = _use(deps, found.owner, Stage.draft, chat=chat, character=character)
-        made = await _drafted(deps, use, lambda: deps.drafting.from_messages(messages))
+        made = await _drafted(request, use, lambda: deps.drafting.from_messages(messages))
         drafts, model = made.drafts, made.model
     return Response(to_json(_view(drafts, scope, listed, model, chat)), media_type="application/json")
 
@@ -167,29 +166,16 @@ def _use(
     return Use(deps.new_id(), deps.clock(), user, stage, deps.drafting.model, chat, character)
 
 
-async def _drafted(deps: Deps, use: Use, ask: Callable[[], Awaitable[Drafts]]) -> Drafts:
+async def _drafted(request: Request, use: Use, ask: Callable[[], Awaitable[Drafts]]) -> Drafts:
     """What the drafter answers, and what it cost booked. Raises Problem 503 where it does not answer."""
+    uses: DraftUses = request.app.state.draft_uses
     try:
-        return await booking.asked(deps.redis, use, ask)
+        return await uses.asked(use, ask)
     except Transient as failure:
         _LOG.warning("no drafts", extra={"error": type(failure).__name__})
         raise Problem(
             503, "no-drafts", "The model gave no usable answer; try again.", headers={"Retry-After": "10"}
         ) from None
-    finally:
-        await _booked(deps, use.user)
-
-
-async def _booked(deps: Deps, user: str) -> None:
-    """What cannot be published now waits for the user's next draft."""
-
-    async def confirmed(records: Sequence[Outgoing]) -> None:
-        await publish(deps, records)
-
-    try:
-        await booking.publish(deps.redis, user, confirmed)
-    except Problem:
-        _LOG.warning("use not booked yet")
 
 
 def _view(
