@@ -13,6 +13,7 @@ Shown by tests/integration/test_gateway_memories.py.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -21,6 +22,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic_core import to_json
+from redis.exceptions import RedisError
 
 from schemas.base import Id
 from schemas.delivery import Outgoing, Topics
@@ -40,6 +42,7 @@ from services.state.keys import UserKeys
 
 _LIMIT = re.compile(r"the limit is (\d+)")
 _UNKNOWN = "no such "
+_LOG = logging.getLogger(__name__)
 router = APIRouter()
 
 IdempotencyKey = Annotated[
@@ -95,13 +98,38 @@ async def carry_out(
             if check is not None:
                 await check()
             value = command.model_dump_json(exclude_none=True).encode()
-            await publish(deps, [Outgoing(Topics.MEMORY_COMMANDS, user.encode(), value)])
-            found = await _awaited(deps, results, command)
+            try:
+                await publish(deps, [Outgoing(Topics.MEMORY_COMMANDS, user.encode(), value)])
+            except Problem as problem:
+                raise _perhaps(problem, user, command_id) from problem
+            try:
+                found = await _awaited(deps, results, command)
+            except (RedisError, TimeoutError) as error:
+                # it is in the log: what becomes of it can be asked later
+                _LOG.warning("result of a command not read", extra={"error": type(error).__name__})
     if found is not None:
         return found
-    place = f"/v1/users/{quote(user, safe='')}/memory-commands/{quote(command_id, safe='')}"
+    place = _place(user, command_id)
     pending = CommandPending(command_id=command_id, result=place)
     return Response(to_json(pending), 202, {"Location": place}, "application/json")
+
+
+def _place(user: str, command_id: str) -> str:
+    """Where what became of a command is told."""
+    return f"/v1/users/{quote(user, safe='')}/memory-commands/{quote(command_id, safe='')}"
+
+
+def _perhaps(problem: Problem, user: str, command_id: str) -> Problem:
+    """Of a command that the broker did not confirm: it may be carried out all the same."""
+    place = _place(user, command_id)
+    return Problem(
+        problem.status,
+        problem.name,
+        "Kafka does not confirm the change; it may be carried out all the same: `result` will tell. "
+        "With an Idempotency-Key it can be repeated, without one a repeat may be another change.",
+        headers=problem.headers,
+        result=place,
+    )
 
 
 async def _id(asked: Asked) -> str:

@@ -41,6 +41,10 @@ class ProblemDocument(BaseModel):
     errors: list[FieldError] | None = None
     version: int | None = Field(default=None, description="With `conflict`: the version the summary has now.")
     items: list[dict[str, Any]] | None = Field(default=None, description="With refused turns: one per event.")
+    result: str | None = Field(
+        default=None,
+        description="Where it is told what became of a change that may be carried out all the same.",
+    )
     kept_pins: int | None = Field(default=None, description="With `pins-kept`: how many pins the scope has.")
 
 
@@ -85,7 +89,7 @@ def unavailable(what: str) -> Problem:
     return Problem(
         503,
         "unavailable",
-        f"{what} does not answer; nothing was changed that a retry would double.",
+        f"{what} does not answer.",
         headers={"Retry-After": RETRY_AFTER},
     )
 

@@ -12,11 +12,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as ConnectionLost
 
 from schemas import limits
 from schemas.delivery import Outgoing, Topics
 from schemas.memories import Author, MemoryOps, Source
 from schemas.saved_memories import HistoryView, MemoriesView, MemoryWritten
+from services.memories import store
 from services.state.keys import UserKeys
 from tests.gateway import NOW, Applying, Recorder, app_on, started, user_token
 
@@ -442,6 +444,22 @@ async def test_a_result_that_comes_later_is_not_waited_for_for_ever(redis: Redis
         assert (await http.get(place)).json()["result"]["results"][0]["status"] == "applied"
 
 
+async def test_a_result_that_cannot_be_read_is_one_to_ask_for_later(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any) -> None:
+        raise ConnectionLost("away")
+
+    agent = Applying()
+    async with started(app_on(redis, agent, memory_timeout=0.01)) as http:
+        with monkeypatch.context() as lost:
+            lost.setattr(store, "read_result", away)
+            response = await http.post(MEMORIES, json={"text": "x", "scope": "global"})
+        assert response.status_code == 202
+        await agent.carry_out(redis)
+        assert (await http.get(response.json()["result"])).status_code == 200
+
+
 async def test_the_result_is_noticed_while_it_is_waited_for(redis: Redis) -> None:
     agent, published = Applying(), asyncio.Event()
 
@@ -463,10 +481,19 @@ async def test_the_result_is_noticed_while_it_is_waited_for(redis: Redis) -> Non
         assert (await request).status_code == 201
 
 
-async def test_without_the_broker_it_is_a_503(redis: Redis) -> None:
-    async with started(app_on(redis, Recorder(error=ConnectionError("away")))) as http:
+async def test_without_the_broker_it_is_a_503_that_says_where_to_ask(redis: Redis) -> None:
+    class Lost(Applying):
+        async def publish(self, records: Any) -> None:
+            await super().publish(records)
+            raise ConnectionError("the confirmation is lost")
+
+    async with started(app_on(redis, Lost(redis=redis))) as http:
         response = await http.post(MEMORIES, json={"text": "x", "scope": "global"})
-    assert (response.status_code, bool(response.headers["retry-after"])) == (503, True)
+        assert (response.status_code, bool(response.headers["retry-after"])) == (503, True)
+        # it was carried out: no word of a retry that doubles nothing
+        assert "may be carried out" in response.json()["detail"]
+        result = await http.get(response.json()["result"])
+        assert result.json()["result"]["results"][0]["status"] == "applied"
 
 
 class TestIdempotencyKey:
@@ -491,6 +518,13 @@ class TestIdempotencyKey:
             await agent.carry_out(redis)
             assert (await http.post(MEMORIES, json=body, headers=headers)).status_code == 201
             assert len((await listed(http)).memories) == 1
+
+    async def test_a_refusal_is_repeated_too(self, http: httpx.AsyncClient) -> None:
+        headers = {"Idempotency-Key": "k1"}
+        url = f"{MEMORIES}/history/1/restore"
+        await add(http, "x")
+        for _ in range(2):
+            assert (await http.post(url, headers=headers)).status_code == 409
 
     async def test_another_request_with_the_key_is_refused(
         self, http: httpx.AsyncClient, agent: Applying
