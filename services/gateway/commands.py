@@ -36,12 +36,11 @@ from services.gateway.ports import Deps, deps_of
 from services.gateway.problems import Problem, documented
 from services.gateway.publishing import publish
 from services.gateway.users import UserId
-from services.memories import store
+from services.memories import policy, store
 from services.state import ids
 from services.state.keys import UserKeys
 
 _LIMIT = re.compile(r"the limit is (\d+)")
-_UNKNOWN = "no such "
 _LOG = logging.getLogger(__name__)
 router = APIRouter()
 
@@ -181,16 +180,18 @@ def applied(result: MemoryChanged, fields: tuple[str, ...] = ()) -> tuple[OpResu
     Raises Problem 404 where what it is about is not there, else 409 with what stands against it. `fields`: where in
     the request each operation is from, as a JSON pointer.
     """
-    refused = [(place, each) for place, each in enumerate(result.results) if each.status is Status.refused]
+    refused = {
+        place: each.reason or "" for place, each in enumerate(result.results) if each.status is Status.refused
+    }
     if not refused:
         return result.results
-    reasons = [each.reason or "" for _, each in refused]
-    if any(reason.partition(": ")[2].startswith(_UNKNOWN) for reason in reasons):
+    if not policy.UNKNOWN.isdisjoint(refused.values()):
         raise Problem(404, "unknown-memory", "There is no such memory, or no such change of one.")
+    wrong = {place: reason for place, reason in refused.items() if reason != policy.BESIDE}
     errors = [
-        refusal(each.reason or "", fields[place] if place < len(fields) else "") for place, each in refused
+        refusal(reason, fields[place] if place < len(fields) else "") for place, reason in wrong.items()
     ]
-    raise Problem(409, "refused", reasons[0], errors=errors)
+    raise Problem(409, "refused", next(iter(wrong.values())), errors=errors)
 
 
 def refusal(reason: str, place: str = "") -> dict[str, Any]:

@@ -18,7 +18,7 @@ from schemas.memories import (
     OpResult,
     Status,
 )
-from services.memories import needs, scopes, undo
+from services.memories import needs, policy, scopes, undo
 from services.memories.edits import Edits, Writer
 from services.memories.operations import Operations, journaled
 from services.memories.scopes import Whole
@@ -80,7 +80,7 @@ def _refused_too(result: OpResult) -> OpResult:
     """Of an operation beside one that is refused, where they go together."""
     if result.status is Status.refused:
         return result
-    return OpResult(op=result.op, status=Status.refused, reason="op: another one of the command is refused")
+    return OpResult(op=result.op, status=Status.refused, reason=policy.BESIDE)
 
 
 def _author(command: MemoryCommand) -> Author:

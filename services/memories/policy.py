@@ -30,6 +30,14 @@ MODELS = (Author.character, Author.deep_memory)
 
 OPS = ("save", "update", "delete", "pin", "unpin", "move", "restore")
 
+GONE = "id: no such entry"
+NO_CHANGE = "change: no such change of a memory"
+UNKNOWN = frozenset((GONE, NO_CHANGE))
+"""Reasons of operations on what is not there."""
+
+BESIDE = "op: another one of the command is refused"
+"""Of operations that would be carried out, were they not together with one that is refused."""
+
 
 class Entries(Protocol):
     """What a decision asks for; services.memories.edits.Edits is one."""
@@ -103,17 +111,16 @@ def check(op: Op, entries: Entries, command: MemoryOps) -> str | None:
         case Restore():
             return _restore(op, entries)
         case Update() | Delete() | Unpin():
-            return None if entries.find(op.id) is not None else _GONE
+            return None if entries.find(op.id) is not None else GONE
         case Pin():
             found = entries.find(op.id)
             if found is None:
-                return _GONE
+                return GONE
             return None if found.pinned else caps.no_pin_left(entries.scope(found.scope).values())
         case Move():
             return _move(op, entries)
 
 
-_GONE = "id: no such entry"
 _OTHER = "id: belongs to another character"
 
 
@@ -128,7 +135,7 @@ def _of_model(op: Op, entries: Entries, command: MemoryOps) -> str | None:
         return None
     place, found = entries.place(op.id), entries.find(op.id)
     if place is None or found is None:
-        return _GONE
+        return GONE
     if place.scope not in (GLOBAL, own_scope(command)):
         return _OTHER
     if found.pinned:
@@ -152,7 +159,7 @@ def _save(op: Save, entries: Entries, command: MemoryOps) -> str | None:
 def _move(op: Move, entries: Entries) -> str | None:
     found = entries.find(op.id)
     if found is None:
-        return _GONE
+        return GONE
     scope = entries.home(op.scope)
     if scope == found.scope or not found.pinned:
         return None
@@ -162,7 +169,7 @@ def _move(op: Move, entries: Entries) -> str | None:
 def _restore(op: Restore, entries: Entries) -> str | None:
     change = entries.change(op.change)
     if change is None or not change.memory_id:
-        return "change: no such change of a memory"
+        return NO_CHANGE
     if change.before is None:
         return "change: it replaced nothing, or its text is gone for good"
     place = entries.place(change.memory_id)
