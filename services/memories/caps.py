@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from heapq import nsmallest
 
 from schemas import limits
@@ -22,13 +22,13 @@ def no_pin_left(entries: Iterable[Held]) -> str | None:
     return f"pinned: the scope has {count} pins, the limit is {limits.MEMORIES_PINNED}; unpin one first"
 
 
-def overflow(entries: Iterable[Held], stays: str | None = None) -> list[Held]:
-    """Unpinned entries over the limit: the least recently updated, those first. `stays` is not among them."""
+def overflow(entries: Iterable[Held], stay: Collection[str] = ()) -> list[Held]:
+    """Unpinned entries over the limit: the least recently updated, those first. Those that `stay` are not among them."""
     unpinned = [entry for entry in entries if not entry.pinned]
     over = len(unpinned) - limits.MEMORIES_UNPINNED
     if over <= 0:
         return []
-    return nsmallest(over, (entry for entry in unpinned if entry.id != stays), key=age)
+    return nsmallest(over, (entry for entry in unpinned if entry.id not in stay), key=age)
 
 
 def age(entry: Held) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from schemas.memories import GLOBAL, Author, character_of
@@ -177,9 +177,9 @@ class Edits:
         entry = self.drop(memory_id)
         return self.record(action, memory_id, entry.scope, writer, before=entry.wording)
 
-    def make_room(self, scope: str, writer: Writer, stays: str | None = None) -> list[str]:
+    def make_room(self, scope: str, writer: Writer, stay: Collection[str] = ()) -> list[str]:
         """Displace what is over the limit of a scope (M3); ids of what had to go."""
-        over = caps.overflow(self._scopes[scope].values(), stays)
+        over = caps.overflow(self._scopes[scope].values(), stay)
         for entry in over:
             self.end(Action.displaced, entry.id, writer)
         return [entry.id for entry in over]

@@ -44,11 +44,25 @@ class Operations:
         self._command = command
         self._count = count
         self._at = milliseconds(command.at)
+        self._arrived: dict[str, dict[str, Writer]] = {}
 
     def run(self) -> list[OpResult]:
         """One result per operation."""
         ops = policy.parsed(self._command, self._edits.known)
-        return [self._one(index, op) for index, op in enumerate(ops)]
+        results = [self._one(index, op) for index, op in enumerate(ops)]
+        self._room(results)
+        return results
+
+    def _room(self, results: list[OpResult]) -> None:
+        """Makes room for what has arrived together: what goes on to another scope, or is pinned next, needs none."""
+        last = {result.memory_id: place for place, result in enumerate(results)}
+        for scope, arrived in self._arrived.items():
+            *_, writer = arrived.values()
+            entries = self._edits.scope(scope)
+            ended = [each for each in arrived if each in entries and not entries[each].pinned]
+            for memory_id, gone in zip(ended, self._edits.make_room(scope, writer, stay=ended), strict=False):
+                place = last[memory_id]
+                results[place] = results[place].model_copy(update={"displaced": gone})
 
     def _one(self, index: int, op: Op | str) -> OpResult:
         raw = self._command.ops[index]
@@ -165,7 +179,10 @@ class Operations:
         return self._settled(memory_id, change, entry.scope, writer)
 
     def _settled(self, memory_id: str, change: int, scope: str, writer: Writer) -> Done:
-        displaced = self._edits.make_room(scope, writer, stays=memory_id)
+        if self._command.together:
+            self._arrived.setdefault(scope, {})[memory_id] = writer
+            return Done(Status.applied, memory_id, change)
+        displaced = self._edits.make_room(scope, writer, stay=(memory_id,))
         return Done(Status.applied, memory_id, change, displaced[0] if displaced else None)
 
     def _echo(self, text: str, of: str | None = None) -> Held | None:

@@ -143,6 +143,23 @@ def test_unpinning_and_moving_into_a_full_scope_displace_another_one() -> None:
     assert found.scope == MIRA
 
 
+@pytest.mark.rule("M3", "M8")
+def test_what_changes_together_takes_room_only_where_it_ends() -> None:
+    mind = Mind()
+    moved = mind.save("to be pinned among Mira's", "global")
+    pin = mind.save("to be unpinned among everyone's", pinned=True)
+    ids = mind.fill()
+    results = mind.ops(
+        {"op": "move", "id": moved, "scope": MIRA}, {"op": "pin", "id": moved}, together=True
+    ) + mind.ops({"op": "unpin", "id": pin}, {"op": "move", "id": pin, "scope": "global"}, together=True)
+    assert {(result.status, result.displaced) for result in results} == {(Status.applied, None)}
+    assert len(mind.entries()) == 102
+    # what does end there has its room, and all that arrived stays, however old
+    old = mind.ops({"op": "unpin", "id": moved}, {"op": "move", "id": pin, "scope": MIRA}, together=True)
+    assert sorted(result.displaced or "" for result in old) == sorted(ids[:2])
+    assert None not in (mind.find(moved), mind.find(pin))
+
+
 @pytest.mark.rule("M1")
 def test_a_scope_is_chosen_when_a_memory_is_made() -> None:
     mind = Mind()
