@@ -70,14 +70,14 @@ class ToolCall(_Body):
 class ToolCalls(_Body):
     """Calls to check. `ops` are those of the same reply that were accepted before."""
 
-    calls: tuple[ToolCall, ...] = Field(min_length=1, max_length=limits.MEMORY_OPS)
+    calls: tuple[ToolCall, ...] = Field(min_length=1, max_length=limits.MEMORY_OPS, fail_fast=True)
     character: Id | None = Field(
         default=None, description="Who replies; by default the first of the chat's characters."
     )
     user: Id | None = Field(
         default=None, description="Whose memories; by default the chat's owner. For service tokens."
     )
-    ops: tuple[dict[str, Any], ...] = Field(default=(), max_length=limits.MEMORY_OPS)
+    ops: tuple[dict[str, Any], ...] = Field(default=(), max_length=limits.MEMORY_OPS, fail_fast=True)
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
@@ -106,6 +106,7 @@ class DraftMessages(_Body):
     messages: tuple[Id, ...] = Field(
         min_length=1,
         max_length=limits.DRAFT_MESSAGES,
+        fail_fast=True,
         description="Ids, also of messages that are summarised.",
     )
     mode: Literal["drafts", "originals"] = Field(
@@ -127,7 +128,7 @@ class SaveDrafts(_Body):
     """Drafts to be saved, all or none. They arrive pinned."""
 
     scope: Scope
-    drafts: tuple[ChosenDraft, ...] = Field(min_length=1, max_length=limits.DRAFT_MESSAGES)
+    drafts: tuple[ChosenDraft, ...] = Field(min_length=1, max_length=limits.DRAFT_MESSAGES, fail_fast=True)
 
 
 BODIES: tuple[type[BaseModel], ...] = (

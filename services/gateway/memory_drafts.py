@@ -221,12 +221,12 @@ def _refuse(reason: str | None, place: str = "/chat") -> None:
         raise Problem(409, "memory-off", f"Memory is off: {reason}.", errors=errors)
 
 
-def _refuse_missing(ids: Iterable[str], found: Iterable[SourceMessage]) -> None:
+def _refuse_missing(ids: Iterable[str], found: Iterable[SourceMessage], place: str = "") -> None:
     """Raises Problem 422 where the chat does not have all of the messages."""
     missing = set(reading.missing(ids, found))
     errors = [
-        {"field": f"/messages/{place}", "message": "is not a message of the chat"}
-        for place, id in enumerate(ids)
+        {"field": f"{place}/messages/{number}", "message": "is not a message of the chat"}
+        for number, id in enumerate(ids)
         if id in missing
     ]
     if errors:
@@ -238,7 +238,7 @@ def _refuse_missing(ids: Iterable[str], found: Iterable[SourceMessage]) -> None:
 
 async def _check(deps: Deps, user: str, asked: SaveDrafts) -> None:
     """Raises Problem 409 where the drafts do not fit, or memory is off in a chat that they are from; 422 where that
-    chat is not the user's."""
+    chat is not the user's, or has the messages no more."""
     listed, scope = await _scope(deps, user, asked.scope)
     wrong = policy.misfits([draft.text for draft in asked.drafts], caps.pins(listed.scopes[scope].values()))
     errors = [
@@ -263,6 +263,11 @@ async def _check(deps: Deps, user: str, asked: SaveDrafts) -> None:
                 422, "unknown-chat", "A draft is from a chat that is not the user's.", errors=errors
             )
         _refuse(policy.refusal(found.ref, found.owner, scope, listed.off), field)
+        if draft.source.messages:
+            # they may have been taken back since they were drafted from
+            async with deps.store() as redis:
+                messages = await reading.messages(redis, draft.source.chat, draft.source.messages)
+            _refuse_missing(draft.source.messages, messages, f"/drafts/{place}/source")
 
 
 async def _found(deps: Deps, chat: str) -> reading.Chat | None:

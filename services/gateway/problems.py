@@ -104,7 +104,11 @@ def moving(what: str) -> Problem:
 def field_errors(errors: Sequence[Any], skip: int = 0) -> list[dict[str, Any]]:
     """Errors of pydantic with the field as a JSON pointer, without the values. `skip` drops leading places."""
     found = []
+    places = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     for error in errors:
+        if error["type"] == "too_short" and error["loc"] in places:
+            # a list is left at its first wrong element, and then counted
+            continue
         place = [str(step).replace("~", "~0").replace("/", "~1") for step in error["loc"][skip:]]
         entry = {"field": "".join(f"/{step}" for step in place), "message": error["msg"]}
         for name in _LIMITS:

@@ -211,6 +211,18 @@ async def test_what_is_saved_arrives_pinned_with_its_source(redis: Redis, http: 
     assert history[0]["source"] == saved[1]["source"]
 
 
+@pytest.mark.rule("W7")
+async def test_a_draft_whose_messages_are_gone_is_not_saved(
+    redis: Redis, http: httpx.AsyncClient, agent: Applying
+) -> None:
+    await play(redis, [said(0)])
+    chosen = [{"text": "x", "source": {"chat": "c1", "messages": ["m0", gone]}} for gone in ("m1", "m7")]
+    response = await http.post(SAVE, json={"scope": MIRA, "drafts": chosen})
+    assert (response.status_code, response.json()["type"]) == (422, "urn:afterturn:problem:unknown-message")
+    assert [error["field"] for error in response.json()["errors"]] == ["/drafts/1/source/messages/1"]
+    assert not agent.records
+
+
 @pytest.mark.rule("M3")
 async def test_what_does_not_fit_is_refused_whole(
     redis: Redis, http: httpx.AsyncClient, agent: Applying

@@ -273,3 +273,9 @@ async def test_a_user_asks_about_their_own_chats_and_memories(
 )
 async def test_a_wrong_request_is_refused_whole(http: httpx.AsyncClient, body: dict[str, Any]) -> None:
     assert (await http.post(URL, json=body)).status_code == 422
+
+
+async def test_of_many_wrong_elements_the_first_is_named(http: httpx.AsyncClient) -> None:
+    wrong = {"calls": [{"name": 7}] * 50}
+    fields = [error["field"] for error in (await http.post(URL, json=wrong)).json()["errors"]]
+    assert fields == ["/calls/0/name", "/calls/0/arguments"]
