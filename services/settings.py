@@ -62,13 +62,11 @@ class Settings(BaseSettings):
         default="extractive",
         description="`extractive` (no model, no key) or the name of a model of the endpoint below.",
     )
-    summary_nice: int = Field(
-        default=10,
-        ge=0,
-        le=19,
-        description="Niceness of a worker that runs `summarise` or `merge` with the extractive summariser: what it "
-        "computes gives way to requests on the same machine. 0: it does not. `afterturn up` is one process and leaves "
-        "it alone.",
+    summary_priority: Literal["idle", "normal"] = Field(
+        default="idle",
+        description="Processor time of a worker that runs `summarise` or `merge` with the extractive summariser. `idle`: what "
+        "nothing else on the machine wants (on Linux its scheduling class of that name, elsewhere the lowest niceness). "
+        "`afterturn up` is one process and leaves it alone.",
     )
     openai_base_url: str | None = Field(
         default=None,

@@ -33,13 +33,25 @@ def command(
 ) -> None:
     """Run one agent until SIGTERM."""
     settings = load_settings(settings_file, health_port=health_port)
-    os.nice(niceness(name.value, settings))
+    if idle(name.value, settings):
+        _give_way()
     run(work(name.value, settings))
 
 
-def niceness(name: str, settings: Settings) -> int:
-    """By how much the agent's process gives way to others: only where it computes what nobody waits for."""
-    return settings.summary_nice if name in _COMPUTES and settings.summary_model == "extractive" else 0
+def idle(name: str, settings: Settings) -> bool:
+    """Whether the agent's process takes only time that nobody else wants: where it computes what nobody waits for."""
+    return (
+        name in _COMPUTES and settings.summary_model == "extractive" and settings.summary_priority == "idle"
+    )
+
+
+def _give_way() -> None:
+    """To be called before any thread is started: they inherit it."""
+    if hasattr(os, "SCHED_IDLE"):
+        # niceness only shares time out: a request that wakes up would still wait for the end of a slice
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        os.nice(19)
 
 
 async def work(name: str, settings: Settings) -> None:

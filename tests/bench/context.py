@@ -219,7 +219,7 @@ def _outcome(
         name="context",
         how=f"Broker: {broker}; {READS:.0f} requests/s on a fixed schedule, {len(reads.asked):,} of each kind in "
         f"{rounds} round(s), {TURNS:.0f} turns/s through window, summarise and merge (these two at their default "
-        f"niceness); answers of {reads.size:.0f} KiB "
+        f"priority); answers of {reads.size:.0f} KiB "
         "(window full, some pending, 4 + 4 + 1 summaries of the largest size).",
         columns=COLUMNS,
         rows=rows,
