@@ -1,4 +1,5 @@
-"""Which memories were chosen for a context, so that of hundreds only those are read the next time.
+"""Which memories were chosen for a context, so that of hundreds only those are read the next time, and little is made of
+them again.
 
 A choice holds as long as the user's memories have the version that it was made of. It has no texts: what was cleared or
 taken back is in no cache.
@@ -7,42 +8,72 @@ taken back is in no cache.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from services.context.memories import Beyond
+from services.context.entries import Form, form, memory
+from services.context.memories import Beyond, Memories, Memory
 from services.memories.selection import Candidate, Selection
 
-CHOICES = 512
-"""Choices that a process remembers; one of a group of five characters with full scopes takes about 80 KiB."""
+CHOICES = 256
+"""Choices that a process remembers; one of a group of five characters with full scopes takes about 200 KiB."""
 
 _scope = attrgetter("scope")
 
 
 class Choice(NamedTuple):
-    """What was chosen of one version of the user's memories: `entries` scope by scope and without their bodies, places
-    of pinned and unpinned ones among them in the order in which they are to be taken, and what was beyond the limit."""
+    """What was chosen of one version of the user's memories.
+
+    `asked`: scopes and the ids of their entries, `entries` in the same order: those without a form have no body.
+    `pinned` and `unpinned` are places among them in the order in which they are to be taken, `beyond` is what was over
+    the limit. It holds until `until`, in milliseconds since 1970, when one of them is not recent any more.
+    """
 
     version: int
-    entries: list[Candidate]
-    pinned: list[int]
-    unpinned: list[int]
+    until: int | None
+    asked: Sequence[tuple[str, Sequence[str]]]
+    entries: Sequence[Form | Candidate]
+    pinned: Sequence[int]
+    unpinned: Sequence[int]
     beyond: Beyond
 
     @classmethod
-    def of(cls, version: int, selection: Selection, beyond: Beyond) -> Choice:
+    def of(cls, version: int, selection: Selection, beyond: Beyond, now: int) -> Choice:
         """From what was selected."""
-        chosen = [each._replace(body=b"") for each in (*selection.pinned, *selection.unpinned)]
+        chosen = [*selection.pinned, *selection.unpinned]
         entries = sorted(chosen, key=_scope)
         places = {entry.id: place for place, entry in enumerate(entries)}
         order = [places[entry.id] for entry in chosen]
         pins = len(selection.pinned)
-        return cls(version, entries, order[:pins], order[pins:], beyond)
+        forms = [form(each, each.body, now) for each in entries]
+        return cls(
+            version,
+            min((each.until for each in forms if each is not None and each.until is not None), default=None),
+            [(scope, [each.id for each in some]) for scope, some in groupby(entries, _scope)],
+            [made or entry._replace(body=b"") for made, entry in zip(forms, entries, strict=True)],
+            order[:pins],
+            order[pins:],
+            beyond,
+        )
 
-    def ids(self) -> list[tuple[str, list[str]]]:
-        """Scopes and the ids of their entries, in the order of `entries`."""
-        return [(scope, [each.id for each in entries]) for scope, entries in groupby(self.entries, _scope)]
+    def holds(self, version: int, now: int) -> bool:
+        """Whether it is of the version that the memories have, and still of this time."""
+        return self.version == version and (self.until is None or now <= self.until)
+
+    def filled(self, values: Sequence[bytes], now: int, learning_off: tuple[str, ...]) -> Memories:
+        """With what is stored, in the order of `entries`."""
+        made: list[Memory] = [
+            entry.filled(value) if type(entry) is Form else memory(entry, value, now)  # type: ignore[arg-type]
+            for entry, value in zip(self.entries, values, strict=True)
+        ]
+        return Memories(
+            [made[place] for place in self.pinned],
+            [made[place] for place in self.unpinned],
+            self.beyond,
+            learning_off=learning_off,
+        )
 
 
 class Choices:

@@ -80,20 +80,13 @@ async def read(redis: Redis, chat: Snapshot, user: str | None, now: int, choices
             candidates(scope, answer) for scope, answer in zip(scopes, stored, strict=True) if scope in heard
         )
         memories = chosen(selection, now, off)
-        if selection.beyond:
-            choices.put(user, scopes, Choice.of(int(version or 0), selection, memories.beyond))
+        choices.put(user, scopes, Choice.of(int(version or 0), selection, memories.beyond, now))
         return memories
     values = [value for answer in stored for value in answer]
-    if choice.version != int(version or 0) or None in values:
+    if not choice.holds(int(version or 0), now) or None in values:
         choices.drop(user, scopes)
         return await read(redis, chat, user, now, choices)
-    made = [memory(entry, value, now) for entry, value in zip(choice.entries, values, strict=True)]
-    return Memories(
-        [made[place] for place in choice.pinned],
-        [made[place] for place in choice.unpinned],
-        choice.beyond,
-        learning_off=off,
-    )
+    return choice.filled(values, now, off)
 
 
 def _off(characters: Sequence[str], settings: Sequence[bytes | None]) -> tuple[str, ...]:
@@ -128,7 +121,7 @@ async def status(redis: Redis, chat: Snapshot) -> Status:
 def _entries(user: str, scopes: Sequence[str], choice: Choice | None) -> list[tuple[Any, ...]]:
     if choice is None:
         return [("HGETALL", keys.scope(user, scope)) for scope in scopes]
-    return [("HMGET", keys.scope(user, scope), *ids) for scope, ids in choice.ids()]
+    return [("HMGET", keys.scope(user, scope), *ids) for scope, ids in choice.asked]
 
 
 def candidates(scope: str, answer: Any) -> list[Candidate]:

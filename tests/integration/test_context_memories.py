@@ -255,7 +255,7 @@ class TestChosenBefore:
         assert texts(view) == ["another one"]
 
     def test_as_many_are_remembered_as_are_used(self) -> None:
-        choices, choice = Choices(2), Choice(1, [], [], [], Beyond())
+        choices, choice = Choices(2), Choice(1, None, [], [], [], [], Beyond())
         for user in ("a", "b"):
             choices.put(user, (), choice)
         assert choices.find("a", ()) is not None
