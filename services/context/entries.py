@@ -1,7 +1,7 @@
 """Saved memories as they are stored, made into what an answer has of them; a context may have hundreds.
 
-Like messages (services/context/rows.py), they go from Redis into an answer as they are, as JSON. What has a quotation mark, a
-backslash or anything that a line of the prompt may not have (services/memories/injection.py) is decoded.
+Like texts of summaries (services/context/rows.py), they go from Redis into an answer as they are, as JSON. What has a
+quotation mark, a backslash or anything that a line of the prompt may not have (services/memories/injection.py) is decoded.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def _omit_messages(context: Context, part: Part, messages: Sequence[StoredMessag
     for group, reason in ((beyond, Reason.hole), (messages[len(beyond) :], Reason.over_budget)):
         if group:
             tokens = sum(message.tokens for message in group)
-            context.left_out.append(Omission(part, tuple(message.name for message in group), tokens, reason))
+            context.left_out.append(Omission(part, tuple(message.id for message in group), tokens, reason))
 
 
 def _take_summaries(

@@ -6,29 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json
-
 from schemas.chat import Level
 from schemas.summaries import Tier
 
 
 class StoredMessage(NamedTuple):
-    """A live or pending message. `id` is a JSON string without its quotation marks, `turn` one with them, `shown` the pieces
-    of the JSON object of an answer (of the shape of schemas.context.MessageView). `at` is in milliseconds since 1970 (UTC).
-    """
+    """A live or pending message. `at` is in milliseconds since 1970 (UTC)."""
 
     seq: int
-    id: bytes
+    id: str
+    role: str
+    author: str
+    text: str
     tokens: int
     at: int
-    turn: bytes
-    shown: tuple[bytes, bytes, bytes]
-
-    @property
-    def name(self) -> str:
-        """The id as it is."""
-        name: str = from_json(b'"%b"' % self.id)
-        return name
+    turn: str
 
 
 class StoredSummary(NamedTuple):

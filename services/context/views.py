@@ -21,12 +21,12 @@ from services.context.memories import (
     NO_STATUS,
     Memories,
     Status,
-    joined,
     part_json,
     status_view,
 )
 from services.context.policy import SEPARATOR, Context, Included, tier_tokens
 from services.context.snapshot import Snapshot, StoredMessage
+from services.context.times import time_text
 from services.window.policy import bounds
 
 _SEPARATOR = to_json(SEPARATOR)[1:-1]
@@ -126,16 +126,33 @@ def _summary_part(part: Part, included: Sequence[Included]) -> Iterator[bytes]:
 
 
 def _message_part(part: Part, messages: Sequence[StoredMessage]) -> Iterator[bytes]:
-    around = {"part": part, "tokens": sum([message.tokens for message in messages]), "span": _span(messages)}
-    ids = b",".join([b'"%b"' % message.id for message in messages])
-    yield from (b",", to_json(around)[:-1], b',"ids":[', ids, b'],"messages":[')
-    yield from joined([message.shown for message in messages])
-    yield b"]}"
+    yield b","
+    yield to_json(
+        {
+            "part": part,
+            "tokens": sum([message.tokens for message in messages]),
+            "span": _span(messages),
+            "ids": [message.id for message in messages],
+            "messages": [
+                {
+                    "seq": seq,
+                    "id": id,
+                    "role": role,
+                    "author": author,
+                    "text": text,
+                    "tokens": tokens,
+                    "turn_id": turn,
+                    "at": time_text(at),
+                }
+                for seq, id, role, author, text, tokens, at, turn in messages
+            ],
+        }
+    )
 
 
 def _messages(messages: Sequence[StoredMessage]) -> dict[str, Any]:
     return {
-        "ids": [message.name for message in messages],
+        "ids": [message.id for message in messages],
         "count": len(messages),
         "tokens": sum(message.tokens for message in messages),
         "span": _span(messages),
@@ -149,8 +166,8 @@ def _span(messages: Sequence[StoredMessage]) -> dict[str, Any] | None:
     return {
         "first_seq": first.seq,
         "last_seq": last.seq,
-        "first_message": first.name,
-        "last_message": last.name,
+        "first_message": first.id,
+        "last_message": last.id,
         "messages": len(messages),
     }
 

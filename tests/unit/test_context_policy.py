@@ -87,7 +87,7 @@ def chats(draw: st.DrawFn) -> Snapshot:
 def included_ids(context: Context) -> list[str]:
     parts = [context.summaries[part] for part in (Part.long_term, Part.merged, Part.recent)]
     ids = [each.summary.id for part in parts for each in part if not each.shortened]
-    return [*ids, *(message.name for message in (*context.pending, *context.live))]
+    return [*ids, *(message.id for message in (*context.pending, *context.live))]
 
 
 @pytest.mark.rule("F2", "W4")
@@ -96,7 +96,7 @@ def test_everything_is_in_or_left_out_once_and_the_budget_is_kept(
     chat: Snapshot, window: int | None, reserve: int
 ) -> None:
     context = assemble(chat, window, reserve, words)
-    everything = [*(each.id for each in chat.summaries), *(each.name for each in (*chat.pending, *chat.live))]
+    everything = [*(each.id for each in chat.summaries), *(each.id for each in (*chat.pending, *chat.live))]
     left_out = [id for omission in context.left_out for id in omission.ids]
     assert sorted([*included_ids(context), *left_out]) == sorted(everything)
 
@@ -104,13 +104,13 @@ def test_everything_is_in_or_left_out_once_and_the_budget_is_kept(
     assert view.totals.tokens == sum(part.tokens for part in view.parts)
     assert view.totals.left_out_tokens == sum(each.tokens for each in view.left_out)
     assert [part.part for part in view.parts] == list(Part)
-    newest = [each.name for each in chat.live if each.turn == chat.live[-1].turn]
-    assert [each.name for each in context.live][-len(newest) :] == newest
+    newest = [each.id for each in chat.live if each.turn == chat.live[-1].turn]
+    assert [each.id for each in context.live][-len(newest) :] == newest
     if window is None:
         assert not view.left_out
         assert view.totals.budget is None
     elif view.totals.over_budget:
-        assert [each.name for each in (*context.pending, *context.live)] == newest
+        assert [each.id for each in (*context.pending, *context.live)] == newest
     else:
         assert view.totals.tokens <= max(0, window - reserve)
     assert all(each.limit == view.totals.budget for each in view.left_out)
@@ -120,7 +120,7 @@ def test_everything_is_in_or_left_out_once_and_the_budget_is_kept(
 @given(chats(), st.integers(1, 800))
 def test_what_is_kept_is_a_gapless_end_of_the_chat(chat: Snapshot, window: int) -> None:
     context = assemble(chat, window, 0, words)
-    order = [*(each.id for each in chat.summaries), *(each.name for each in (*chat.pending, *chat.live))]
+    order = [*(each.id for each in chat.summaries), *(each.id for each in (*chat.pending, *chat.live))]
     whole = included_ids(context)
     assert whole == order[len(order) - len(whole) :]
 
@@ -169,7 +169,7 @@ def test_the_farthest_goes_first_and_says_why() -> None:
         [stored(Tier.recent, 10, 27, 8, ("no dragons, ever",)), stored(Tier.merged, 0, 9, 3)],
     )
     context = assemble(chat, 100, 40, words)
-    assert [each.name for each in context.live] == ["m30", "m31"]
+    assert [each.id for each in context.live] == ["m30", "m31"]
     assert [(each.part, each.ids, each.tokens, each.reason) for each in context.left_out] == [
         (Part.merged, ("merged-0",), 3, Reason.hole),
         (Part.recent, ("recent-10",), 3, Reason.rules_only),
@@ -184,7 +184,7 @@ def test_the_farthest_goes_first_and_says_why() -> None:
 def test_the_newest_turn_stays_even_alone_over_the_budget() -> None:
     chat = snapshot([message(0, 1, 0), message(1, 500, 1), message(2, 500, 1)], model_context=100)
     context = assemble(chat, None, 0, words)
-    assert [each.name for each in context.live] == ["m1", "m2"]
+    assert [each.id for each in context.live] == ["m1", "m2"]
     assert context.over_budget
     assert from_json(context_json(chat, context))["totals"]["budget"] == 100
 

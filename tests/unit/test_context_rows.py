@@ -49,20 +49,7 @@ def test_messages_are_in_order_whatever_they_say(texts: list[str]) -> None:
     stored = {str(seq).encode(): to_json(row(seq, text)) for seq, text in reversed(numbered)}
     found = rows.messages(stored)
     assert [message.seq for message in found] == [seq for seq, _ in numbered]
-    for message, (seq, text) in zip(found, numbered, strict=True):
-        id, role, author, _, tokens, at, turn = row(seq, text)
-        assert (message.name, from_json(message.turn)) == (id, turn)
-        assert (message.tokens, message.at) == (tokens, at)
-        assert from_json(b"".join(message.shown)) == {
-            "seq": seq,
-            "id": id,
-            "role": role,
-            "author": author,
-            "text": text,
-            "tokens": tokens,
-            "turn_id": turn,
-            "at": time_text(at),
-        }
+    assert [tuple(message) for message in found] == [(seq, *row(seq, text)) for seq, text in numbered]
 
 
 @given(st.lists(st.tuples(any_text(), st.sampled_from(["compact", "spaced", "deleted"])), max_size=5))
@@ -73,11 +60,11 @@ def test_rows_of_any_kind_are_read_and_deleted_messages_left_out(messages: list[
         stored[str(seq).encode()] = json.dumps(data).encode() if kind == "spaced" else to_json(data)
     kept = [(seq, text) for seq, (text, kind) in enumerate(messages) if kind != "deleted"]
     found = rows.messages(stored)
-    assert [(each.seq, from_json(b"".join(each.shown))["text"]) for each in found] == kept
+    assert [(each.seq, each.text) for each in found] == kept
 
 
 def test_a_damaged_row_is_an_error() -> None:
-    with pytest.raises(ValueError, match="not enough values"):
+    with pytest.raises(ValueError, match="cut short"):
         rows.messages({b"1": b'["m1","user"]'})
 
 
