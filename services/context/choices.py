@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from services.context.entries import Form, form, memory
+from services.context.entries import Form, decoded, form
 from services.context.memories import Beyond, Memories, Memory
 from services.memories.selection import Candidate, Selection
 
@@ -65,7 +65,7 @@ class Choice(NamedTuple):
     def filled(self, values: Sequence[bytes], now: int, learning_off: tuple[str, ...]) -> Memories:
         """With what is stored, in the order of `entries`."""
         made: list[Memory] = [
-            entry.filled(value) if type(entry) is Form else memory(entry, value, now)  # type: ignore[arg-type]
+            entry.filled(value) if isinstance(entry, Form) else decoded(entry, value, now)
             for entry, value in zip(self.entries, values, strict=True)
         ]
         return Memories(

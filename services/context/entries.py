@@ -84,8 +84,11 @@ def form(entry: Candidate, value: bytes, now: int) -> Form | None:
 def memory(entry: Candidate, value: bytes, now: int) -> Memory:
     """`value` ends with the body of services.memories.state.Held, `now` is in milliseconds since 1970."""
     found = form(entry, value, now)
-    if found is not None:
-        return found.filled(value)
+    return decoded(entry, value, now) if found is None else found.filled(value)
+
+
+def decoded(entry: Candidate, value: bytes, now: int) -> Memory:
+    """The same for what has no form."""
     order, id, scope, pinned, tokens, _ = entry
     text, by, at = _cut(value) or _decoded(value)
     flags = pinned, is_recent(int(at), now)
