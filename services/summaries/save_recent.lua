@@ -20,16 +20,16 @@ else
   for _ = length, index - 1 do redis.call('RPUSH', KEYS[7], '') end
   redis.call('RPUSH', KEYS[7], ARGV[2])
 end
-local window = redis.call('HMGET', KEYS[1], 'lf', 'lm', 'co')
+local window = redis.call('HMGET', KEYS[1], 'lf', 'lm')
 local live = tonumber(window[1] or '0')
 -- what is live as well stays until it leaves the window
 for seq = tonumber(ARGV[8]), math.min(tonumber(ARGV[9]), live - 1) do redis.call('HDEL', KEYS[2], string.format('%d', seq)) end
 redis.call('HDEL', KEYS[3], ARGV[2])
-local covered = redis.call('HINCRBY', KEYS[1], 'sm', ARGV[6])
+redis.call('HINCRBY', KEYS[1], 'sm', ARGV[6])
 local version = redis.call('HINCRBY', KEYS[1], 'v', 1)
 if #ARGV > 9 then redis.call('HSET', KEYS[8], unpack(ARGV, 10)) end
 
 redis.call('PUBLISH', ARGV[1], ARGV[7])
 redis.call('PUBLISH', ARGV[1], string.format('{"type":"window","version":%d,"live_messages":%d,"pending_messages":%d}',
-  version, tonumber(window[2] or '0'), math.max(live, tonumber(window[3] or '0')) - covered))
+  version, tonumber(window[2] or '0'), redis.call('HLEN', KEYS[2]) - tonumber(window[2] or '0')))
 return 'saved'

@@ -97,13 +97,13 @@ def _renamed(source: Copy, event: ChatForked, at: datetime) -> Plan:
     generation = int(window.get("g", 0))
     _chunks(changes, new, source.hashes[old.chunks], ref, user, generation, at)
     changes.set(keys.outbox(ref.id, AGENT), _due(in_use.values(), user, at))
-    number = {name: int(window.get(name) or 0) for name in ("n", "lm", "co", "sm", "lf")}
+    live = int(window.get("lm") or 0)
     return Plan(
         changes=changes,
         generation=generation,
         version=version,
-        live=number["lm"],
-        pending=max(number["lf"], number["co"]) - number["sm"],
+        live=live,
+        pending=len(source.hashes[old.messages]) - live,
     )
 
 

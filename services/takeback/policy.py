@@ -2,15 +2,16 @@
 
 Taking back from a message number on (rewind, regenerate): later turns go; a chunk that spans the point returns to pending,
 cut at the point; touched summaries are taken apart; then the window is filled again with the newest messages that are
-left, verbatim, from what is pending and from the archive. A message that is filled in from the archive is in the window
-*and* in a summary that stays; `co` tells up to which number, and when it leaves the window again it is simply dropped.
+left, verbatim: pending turns return to it, turns of chunks are in it *and* in their chunk, which stays. `co` tells up to
+which number. When they leave the window again, those whose chunk has its summary are simply dropped, and those whose
+chunk still waits for it are pending as before: no chunk is opened, its summary may be under way and is paid for.
 
 Changing one message (edit, delete): the chunk that has it is pending again, whole and at its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -125,7 +126,8 @@ def cut(chat: Chat, at: int, limit: Bounds, *, refill: bool) -> Plan:
         "co": window.covered,
         "at": newest,
     }
-    _counters(plan, changes, k, chat, window.live, window.pending, fields)
+    waiting = [(c.span.first_seq, c.span.last_seq) for c in chat.chunks if c not in gone]
+    _counters(plan, changes, k, chat, window.live, window.pending, waiting, fields)
     plan.changes = changes
     return plan
 
@@ -136,37 +138,27 @@ def _fill(chat: Chat, k: ChatKeys, window: _Window, changes: Changes) -> None:
         window.pending.pop()
     if window.pending:
         return
+    waiting = {chunk.index: chunk.span for chunk in chat.chunks}
     for place in range(window.chunks - 1, -1, -1):
-        closed = next((chunk for chunk in chat.chunks if chunk.index == place), None)
-        if closed is not None:
-            if not window.live:
-                _reopen(chat, k, window, changes, closed)
+        span = waiting.get(place)
+        if span is None:
+            rows = chat.archives.get(chat.order.get(place, ""), {})
+        else:
+            rows = {seq: row for seq, row in chat.rows.items() if span.first_seq <= seq <= span.last_seq}
+        if not rows or not _overlap(chat, k, window, changes, rows):
             return
-        rows = chat.archives.get(chat.order.get(place, ""))
-        if rows is None or not _overlap(chat, k, window, changes, rows):
-            return
-
-
-def _reopen(chat: Chat, k: ChatKeys, window: _Window, changes: Changes, closed: ChunkClosed) -> None:
-    """A chunk that no summary covers yet is pending turns again: the newest turn has to be live (W4)."""
-    changes.drop(k.chunks, [closed.id])
-    window.chunks -= 1
-    window.covered = min(window.covered, closed.span.first_seq)
-    first, last = closed.span.first_seq, closed.span.last_seq
-    window.pending = [_item(turn, chat.rows) for turn in chat.turns if first <= turn.first <= last]
-    while window.pending and window.take(window.pending[-1]):
-        window.pending.pop()
 
 
 def _overlap(chat: Chat, k: ChatKeys, window: _Window, changes: Changes, rows: Mapping[int, Row]) -> bool:
-    """Turns of a summarised chunk are live as well. Whether all of them fitted."""
+    """Turns of a chunk are live as well. Whether all of them fitted."""
     first, last = min(rows), max(rows)
     border = window.live[0].first if window.live else last + 1
     for turn in reversed([turn for turn in chat.turns if first <= turn.first < min(border, last + 1)]):
         if not window.take(_item(turn, rows)):
             return False
         window.covered = max(window.covered, last + 1)
-        changes.set(k.messages, {seq: rows[seq].dump() for seq in range(turn.first, turn.end)})
+        gone = [seq for seq in range(turn.first, turn.end) if seq not in chat.rows]
+        changes.set(k.messages, {seq: rows[seq].dump() for seq in gone})
     return True
 
 
@@ -200,8 +192,10 @@ def change(chat: Chat, seq: int, row: Row) -> Plan:
     changes.replace(k.live, map(str, live))
     changes.replace(k.pending, map(str, pending))
     fields = {"sm": chat.number("sm") - sum(summary.messages for summary in apart.chunks)}
+    spans = [chunk.span for chunk in chat.chunks]
+    waiting = [(span.first_seq, span.last_seq) for span in spans] + [(s.first, s.last) for s in apart.chunks]
     plan.memory = {chat.memory_users[before.turn]: [before.turn]} if before.turn in chat.memory_users else {}
-    _counters(plan, changes, k, chat, live, pending, fields)
+    _counters(plan, changes, k, chat, live, pending, waiting, fields)
     plan.changes = changes
     return plan
 
@@ -265,14 +259,16 @@ def _counters(
     chat: Chat,
     live: list[Item],
     pending: list[Item],
+    waiting: Iterable[tuple[int, int]],
     fields: dict[str, int],
 ) -> None:
+    """`waiting`: first and last numbers of the chunks that no summary covers."""
     end = fields.get("n", chat.number("n"))
     live_messages = sum(item.size for item in live)
     pending_messages = sum(item.size for item in pending)
     plan.live = live_messages
-    covered = fields.get("co", chat.number("co"))
-    plan.pending = max(end - live_messages, covered) - fields["sm"]
+    border = end - live_messages
+    plan.pending = pending_messages + sum(max(0, min(last + 1, border) - first) for first, last in waiting)
     changes.set(
         k.window,
         {

@@ -108,11 +108,9 @@ async def _refill(ask: Ask, chat: Chat, at: int, low: int, chunks: int, messages
             break
         closed = next((chunk for chunk in chat.chunks if chunk.index == place), None)
         if closed is not None:
-            if first < at:
-                break
-            first = closed.span.first_seq
-            await _rows(ask, chat, range(first, closed.span.last_seq + 1))
-            break
+            await _rows(ask, chat, range(closed.span.first_seq, closed.span.last_seq + 1))
+            first = min(first, closed.span.first_seq)
+            continue
         ((id,),) = await ask([("LRANGE", k.archive_order, place, place)])
         chat.order[place] = id.decode()
         first = min(first, min(await _archive(ask, chat, id.decode())))

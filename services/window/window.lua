@@ -13,7 +13,7 @@
 local LEVELS = @LEVELS@ -- level -> {tokens, messages}
 local NAMESPACE = '@NAMESPACE@'
 
-local state = redis.call('HMGET', KEYS[1], 'ep', 'pa', 'of', 'g', 'n', 'v', 'lm', 'lt', 'pm', 'pt', 'ci', 'lv', 'cw', 'md', 'u', 'tn', 'sm', 'co', 'dl')
+local state = redis.call('HMGET', KEYS[1], 'ep', 'pa', 'of', 'g', 'n', 'v', 'lm', 'lt', 'pm', 'pt', 'ci', 'lv', 'cw', 'md', 'u', 'tn', 'co', 'dl')
 local function number(i) return tonumber(state[i] or '0') end
 local same_log = state[1] == ARGV[1]
 
@@ -24,7 +24,7 @@ local function answer(status, detail)
   return reply
 end
 
-if state[19] then
+if state[18] then
   -- from before the deletion and delivered again: what it said is gone, its usage is booked all the same
   local before = same_log and state[2] == ARGV[2] and tonumber(ARGV[3]) <= number(3)
   if before then return answer('repeated', ARGV[7]) end
@@ -110,7 +110,7 @@ local function split(item)
   return string.match(item, '^(%d+) (%d+) (%d+) (%d+) (%S+) (%S+)$')
 end
 -- below this number a live message is in a chunk as well: something was taken back, and the window was filled again
-local covered = number(18)
+local covered = number(17)
 local function forget(first_seq, n)
   for _, chunk in ipairs(redis.call('HVALS', KEYS[8])) do
     local span = cjson.decode(chunk).span
@@ -171,5 +171,5 @@ redis.call('HSET', KEYS[1], 'ep', ARGV[1], 'pa', ARGV[2], 'of', ARGV[3], 'g', ge
   'pf', next_seq - live_messages - pending_messages, 'pm', pending_messages, 'pt', pending_tokens,
   'ci', index, 'lv', level, 'cw', context, 'md', model, 'cj', ARGV[12], 'u', user, 'tn', number(16) + 1, 'at', ARGV[7])
 redis.call('PUBLISH', '{c:' .. ARGV[14] .. '}:live', table.concat({'{"type":"window","version":', version,
-  ',"live_messages":', live_messages, ',"pending_messages":', math.max(next_seq - live_messages, covered) - number(17), '}'}))
+  ',"live_messages":', live_messages, ',"pending_messages":', redis.call('HLEN', KEYS[2]) - live_messages, '}'}))
 return answer('applied', ARGV[7])

@@ -18,6 +18,7 @@ from services.summaries.port import Draft, SourceMessage
 from services.summaries.service import Summaries
 from services.takeback.values import Item, Row, TurnEntry, row, unpack
 from services.window.incoming import Delivered
+from services.window.policy import Bounds
 from services.work import Work
 from tests.integration.summaries_state import Clock
 
@@ -157,6 +158,16 @@ def check(state: Whole, expected: list[tuple[str, str, list[tuple[str, str | Non
     _tree(state, texts)
 
 
+def full(state: Whole, limit: Bounds) -> None:
+    """The window holds the newest messages up to its bounds: with the turn before its first one it would be over them (W1)."""
+    [first] = [place for place, turn in enumerate(state.turns) if turn.first == state.live[0].first]
+    if first:
+        before = state.turns[first - 1]
+        tokens = sum(state.texts[seq].tokens for seq in range(before.first, before.end))
+        over = state.number("lt") + tokens > limit.tokens
+        assert over or state.number("lm") + before.size > limit.messages
+
+
 def _coverage(state: Whole, end: int) -> None:
     spans = sorted(
         [(c.span.first_seq, c.span.last_seq) for c in state.chunks]
@@ -173,7 +184,7 @@ def _coverage(state: Whole, end: int) -> None:
     begin = state.live[0].first if state.live else end
     assert begin <= at
     if begin < at:
-        # filled in from what is summarised: only up to the mark, and nothing pending in between
+        # filled in from chunks: only up to the mark, and no pending turn in between
         assert state.number("co") >= covered
         assert not state.pending
     at = begin

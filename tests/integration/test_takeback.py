@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 
 from schemas import limits
 from schemas.chat import Level
@@ -225,6 +227,56 @@ async def test_a_chunk_that_waits_for_its_summary_is_cut_as_well(chat: Chat, red
     # what was under way for it is dropped when it arrives
     work = await chat.summaries.summarise(old)
     assert (work.repeated, work.publish) == (True, ())
+
+
+@pytest.mark.rule("W1", "W4", "W6", "W7")
+async def test_the_window_is_filled_with_what_waits_for_its_summary_and_the_chunks_stay(
+    chat: Chat, redis: Redis
+) -> None:
+    for number in range(20):
+        await chat.take(chat.turn(number))
+        chat.turns.append((f"t{number}", "", [(m["id"], m["text"]) for m in chat.turn(number)["messages"]]))
+    before = (await chat.state()).chunks
+    assert [(chunk.span.first_seq, chunk.span.last_seq) for chunk in before] == [
+        (0, 3), (4, 7), (8, 11), (12, 15), (16, 19), (20, 23), (24, 27)
+    ]  # fmt: skip
+    del chat.turns[9:]
+    async with redis.pubsub(ignore_subscribe_messages=True) as listener:
+        await listener.subscribe(keys.channel("c1"))
+        await listener.get_message(timeout=5)
+        await chat.take(rewound(8))
+        hints = [await _hint(listener)]
+        state = await chat.state()
+        # messages 8..17: the last two were cut from their chunk, the others are in chunks as well
+        assert [item.first for item in state.live] == [8, 10, 12, 14, 16]
+        assert (state.chunks, state.number("co"), state.pending) == (before[:4], 16, [])
+        # their summaries may be under way, and are used; what is live stays live
+        for chunk in before[:3]:
+            await chat.summaries.summarise(chunk)
+            hints.append(await _hint(listener))
+        assert await chat.state()
+        # what leaves and waits is pending, what has its summary is dropped
+        for number in range(100, 104):
+            await chat.take(chat.turn(number))
+            said = [(m["id"], m["text"]) for m in chat.turn(number)["messages"]]
+            chat.turns.append((f"t{number}", "", said))
+            hints.append(await _hint(listener))
+        await chat.state()
+    assert [hint["pending_messages"] for hint in hints] == [8, 4, 0, 0, 0, 0, 2, 4]
+    snapshot = await contexts.read(redis, "c1")
+    assert snapshot is not None
+    assert [message.seq for message in snapshot.pending] == [12, 13, 14, 15]
+
+
+async def _hint(listener: PubSub) -> dict[str, Any]:
+    """The next one about the window."""
+    async with asyncio.timeout(5):
+        while True:
+            message = await listener.get_message(timeout=5)
+            if message is not None:
+                hint: dict[str, Any] = json.loads(message["data"])
+                if hint["type"] == "window":
+                    return hint
 
 
 @pytest.mark.rule("W7", "C1")

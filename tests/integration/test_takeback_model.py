@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from redis.asyncio import Redis
 
+from schemas.chat import DEFAULT_LEVEL
 from schemas.chunks import ChunkClosed
 from schemas.summaries import Body, Summary, TimelineLine
 from services.failures import Poison
 from services.summaries.editing import Editing
 from services.window.incoming import Delivered
+from services.window.policy import bounds
 from services.window.service import Window
 from services.window.store import ChunkSize
 from services.work import Work
@@ -31,6 +33,7 @@ from tests.integration.takeback_state import (
     announced,
     check,
     delivered,
+    full,
     recorded,
     summaries,
     whole,
@@ -40,6 +43,8 @@ Turns = list[tuple[str, str, list[tuple[str, str | None]]]]
 
 MODEL = {"name": "small", "context_window": 400}
 """A window of 100 tokens; a token is a character, a text has 10."""
+
+LIMIT = bounds(DEFAULT_LEVEL, 400)
 
 CHUNK = ChunkSize(4, 1_000)
 
@@ -129,7 +134,7 @@ class TakeBackMachine(RuleBasedStateMachine):
             self.record("c1", 2)
         self.summarise_all()
 
-    @rule(data=st.data(), sizes=st.lists(st.integers(1, 3), min_size=1, max_size=6), crash=st.booleans())
+    @rule(data=st.data(), sizes=st.lists(st.integers(1, 3), min_size=1, max_size=12), crash=st.booleans())
     def turns(self, data: st.DataObject, sizes: list[int], crash: bool) -> None:
         chat = self.draw_chat(data)
         for size in sizes:
@@ -154,13 +159,19 @@ class TakeBackMachine(RuleBasedStateMachine):
         turns = self.chats[chat]
         if not turns:
             return
-        keep = data.draw(st.integers(0, len(turns)))
+        # into what is not summarised yet as often as into what is
+        keep = len(turns) - data.draw(st.integers(0, min(12, len(turns))) | st.integers(0, len(turns)))
         before, calls = self.state(chat), self.quoting.calls
         turn = {"id": turns[keep - 1][0]} if keep else None
         result = self.deliver({"type": "chat.rewound", "turn": turn}, chat, crash)
         assert isinstance(result, Work)
         del turns[keep:]
         end = sum(len(messages) for _, _, messages in turns)
+        after = self.state(chat)
+        if turns and end < before.number("n"):
+            full(after, LIMIT)
+        # what waits for its summary still does: it may be under way, and is paid for once
+        assert [c for c in before.chunks if c.span.last_seq < end] == after.chunks
         self.kept(before, chat, range(end, before.number("n")))
         assert self.quoting.calls == calls
 
@@ -218,6 +229,8 @@ class TakeBackMachine(RuleBasedStateMachine):
         self.chats[new] = [(id, "", list(messages)) for id, _, messages in turns[: at + 1]]
         assert self.quoting.calls == calls
         end = sum(len(messages) for _, _, messages in self.chats[new])
+        if end < source.number("n"):
+            full(self.state(new), LIMIT)
         after = self.state(new).leaves
         for id, summary in source.leaves.items():
             if summary.span.last_seq < end:
