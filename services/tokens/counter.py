@@ -53,7 +53,10 @@ def default_counter() -> TokenCounter:
     _seed_table()
     import tiktoken
 
-    encode = tiktoken.get_encoding(ENCODING).encode_ordinary
+    encoding = tiktoken.get_encoding(ENCODING)
+    # the encoder has made its own copy of the table: 30 MiB in every process that nothing reads again
+    encoding._mergeable_ranks.clear()
+    encode = encoding.encode_ordinary
 
     def count(text: str) -> int:
         if len(text) <= PIECE_CHARACTERS:

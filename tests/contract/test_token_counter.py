@@ -81,6 +81,12 @@ def test_known_counts(encoding: tiktoken.Encoding) -> None:
     assert count("hello world") == 2
 
 
+def test_a_process_has_the_table_once() -> None:
+    counter = default_counter()
+    assert not tiktoken.get_encoding(ENCODING)._mergeable_ranks
+    assert counter("It was not there, and nobody asked.") == 9
+
+
 def test_pieces_of_a_long_text_count_nearly_the_same(encoding: tiktoken.Encoding) -> None:
     text = "The keeper wrote the 14th letter, then he climbed the stairs again. " * 2_000
     exact = len(encoding.encode_ordinary(text))
