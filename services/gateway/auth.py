@@ -65,11 +65,13 @@ class Authenticator:
                 token, self._secret, algorithms=["HS256"], options={"require": ["sub", "exp"]}
             )
             user = _ID.validate_python(claims["sub"], strict=True)
+            expires = float(claims["exp"])
         except jwt.ExpiredSignatureError:
             raise unauthorised("The token has expired.") from None
-        except (jwt.InvalidTokenError, ValidationError):
+        except (jwt.InvalidTokenError, ValidationError, OverflowError):
+            # JSON knows numbers that are no time
             raise unauthorised("The token is not valid.") from None
-        return Principal(f"user:{user}", user, float(claims["exp"]))
+        return Principal(f"user:{user}", user, expires)
 
 
 def from_settings(

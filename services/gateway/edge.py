@@ -7,10 +7,14 @@ import logging
 import time
 import traceback
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.problems import Problem
+
+GONE = 499
+"""Counted where the client went away before its request was read; no answer has it."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,6 +41,9 @@ class Edge:
 
         try:
             await self._app(scope, receive, watched)
+        except ClientDisconnect:
+            # nobody is there to answer, and nothing is wrong here
+            status = status or GONE
         except Exception as error:
             _log(error)
             if status:

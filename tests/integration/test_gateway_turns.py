@@ -88,7 +88,7 @@ async def test_good_events_are_not_lost_with_bad_ones(redis: Redis, recorder: Re
         (b"[" + b",".join([b"{}"] * 501) + b"]", 422, "wrong-batch"),
         (b"{}", 422, "invalid-events"),
         (b'"x"', 422, "invalid-events"),
-        (b" " * (16 * 1024 * 1024 + 1), 413, "too-large"),
+        (b" " * (4 * 1024 * 1024 + 1), 413, "too-large"),
     ],
 )
 async def test_what_cannot_be_accepted_says_why(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jwt
 import pytest
 
 from services.gateway.auth import Authenticator, from_settings
@@ -22,6 +23,20 @@ def test_a_token_stands_for_a_service_or_a_user() -> None:
     assert not user.may_access("u2")
     assert not user.may_access("")
     assert not user.may_access(None)
+
+
+@pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize(
+    "value",
+    [10**400, float("inf"), float("-inf"), float("nan"), "inf", "soon", None, [], {}, [10**400]],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_time_that_is_none_makes_a_token_invalid(claim: str, value: object) -> None:
+    claims = {"sub": "u1", "exp": 4_000_000_000} | {claim: value}
+    token = jwt.encode(claims, SECRET, algorithm="HS256")
+    with pytest.raises(Problem) as caught:
+        Authenticator([SERVICE], SECRET).principal(token)
+    assert caught.value.status == 401
 
 
 def test_user_tokens_need_a_secret() -> None:
