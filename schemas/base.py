@@ -36,4 +36,6 @@ Id = Annotated[
 Timestamp = Annotated[
     AwareDatetime, AfterValidator(_utc), Field(description="RFC 3339 with an offset; kept in UTC.")
 ]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=limits.WHOLE_NUMBER)]
+Tokens = Annotated[int, Field(ge=0, le=limits.USED_TOKENS)]
+"""Of one use of a model."""

@@ -38,6 +38,7 @@ class Outgoing:
     topic: str
     key: bytes
     value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Record(NamedTuple):

@@ -21,6 +21,12 @@ BATCH_EVENTS = 500
 CONTEXT_WINDOW_TOKENS = 100_000_000
 """The largest context window that a model may claim."""
 
+USED_TOKENS = 100_000_000
+"""Tokens read or written in one use of a model: as much as the largest context window."""
+
+WHOLE_NUMBER = 2**53 - 1
+"""The largest whole number that every reader of JSON has exactly (RFC 8259, section 6), and Lua in Redis."""
+
 FIRST_YEAR = 1970
 """No time is negative in milliseconds since 1970 (UTC)."""
 

@@ -127,7 +127,7 @@ class Restore(Model):
     """What a change replaced or removed is there again. Only by a user."""
 
     op: Literal["restore"] = "restore"
-    change: int = Field(ge=1, description="Number of the change in the history.")
+    change: int = Field(ge=1, le=limits.WHOLE_NUMBER, description="Number of the change in the history.")
 
 
 Op = Annotated[

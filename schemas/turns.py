@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
 from schemas import limits
-from schemas.base import Count, Id, Model, Timestamp
+from schemas.base import Id, Model, Timestamp, Tokens
 from schemas.chat import ChatRef, Level, UserRef
 
 
@@ -100,8 +100,8 @@ class ModelRef(Model):
 class TokenUsage(Model):
     """Tokens that the reply cost, as the model's API reported them."""
 
-    prompt_tokens: Count = Field(default=0, description="Tokens read.")
-    completion_tokens: Count = Field(default=0, description="Tokens written.")
+    prompt_tokens: Tokens = Field(default=0, description="Tokens read.")
+    completion_tokens: Tokens = Field(default=0, description="Tokens written.")
 
 
 class MemoryHints(Model):

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from schemas import limits
-from schemas.base import Count, Id, Model, Timestamp
+from schemas.base import Id, Model, Timestamp, Tokens
 
 
 class Stage(StrEnum):
@@ -33,5 +33,5 @@ class UsageBooked(Model):
     character: Id | None = None
     model: str = Field(min_length=1, max_length=limits.NAME_CHARACTERS)
     stage: Stage
-    tokens_in: Count
-    tokens_out: Count
+    tokens_in: Tokens
+    tokens_out: Tokens

@@ -15,6 +15,9 @@ OURS = "afterturn-"
 REPLAYED = "afterturn-replayed"
 """Header of a replayed record: how many times. It survives being a dead letter again, so that a loop is visible."""
 
+BY = "afterturn-by"
+"""Header of a record that the gateway published for a user's token: whose."""
+
 LEFT_OUT = "afterturn-left-out"
 """Header of a dead letter without key, value and headers of its record, which was too large: bytes of the value."""
 
@@ -192,6 +195,11 @@ def replay_headers(letter: DeadLetter) -> list[tuple[str, bytes]]:
 def kept_headers(headers: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
     """Headers of a record that stay when it becomes a dead letter: all but what an earlier one said."""
     return (header for header in headers if not header[0].startswith(OURS) or header[0] == REPLAYED)
+
+
+def source(record: Record) -> bytes:
+    """Who is likely to be at fault where a record is wrong: the user whose token it came with, else its chat or user."""
+    return next((value for name, value in record.headers if name == BY), record.key) or b""
 
 
 def oldest_first(letter: DeadLetter) -> tuple[int, Place]:

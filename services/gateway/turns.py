@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
@@ -15,6 +16,7 @@ from schemas.base import Id
 from schemas.delivery import Outgoing, Topics
 from schemas.turns import TURN_EVENT, ChatForked, FinishedTurn, TurnEvent
 from services.context import store
+from services.deadletters.policy import BY
 from services.gateway import bodies
 from services.gateway.auth import Authenticated, Principal
 from services.gateway.idempotency import once
@@ -123,6 +125,9 @@ async def _record(deps: Deps, principal: Principal, body: bytes) -> bytes:
     if principal.user is not None:
         checked = await _owned(deps, principal.user, checked)
     records = [each.record for each in checked if each.record is not None]
+    if principal.user is not None:
+        by = ((BY, principal.user.encode()),)
+        records = [replace(record, headers=by) for record in records]
     items = [
         {"index": at, "id": each.id, "status": each.status, "errors": each.errors}
         for at, each in enumerate(checked)

@@ -189,8 +189,9 @@ class Agent:
         for record in records:
             acks.take(record.offset, record.timestamp)
         started = time.monotonic()
-        await self._handling.batch(records, handle)
-        acks.done([record.offset for record in records])
+        await self._handling.batch(
+            records, handle, lambda some: acks.done([record.offset for record in some])
+        )
         self.metrics.observe("handle_seconds", time.monotonic() - started)
 
     async def _keyed(self, queue: Any) -> None:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from schemas.delivery import Outgoing, Record, dead_letters
-from services.deadletters.policy import LEFT_OUT, kept_headers
+from services.deadletters.policy import LEFT_OUT, kept_headers, source
 from services.failures import Fatal, Poison, Transient
 from services.metrics import Metrics
 from services.work import Work
@@ -33,6 +33,14 @@ KeyedHandler = Callable[[Record], Awaitable[Work]]
 
 BatchHandler = Callable[[Sequence[Record]], Awaitable[Sequence[Work | Poison]]]
 """Handles records of one partition in order, one result each; raises Transient or Fatal for all of them."""
+
+
+Acknowledge = Callable[[Sequence[Record]], None]
+"""Told of records that have had all their effects."""
+
+
+def _later(_: Sequence[Record]) -> None:
+    """Where the caller acknowledges on return."""
 
 
 class Publishes(Protocol):
@@ -77,8 +85,11 @@ class Handling:
 
         await self.batch([record], batch)
 
-    async def batch(self, records: Sequence[Record], handle: BatchHandler) -> None:
-        """Return when all the records may be acknowledged. Raises like `single`."""
+    async def batch(
+        self, records: Sequence[Record], handle: BatchHandler, acknowledge: Acknowledge = _later
+    ) -> None:
+        """Return when all the records may be acknowledged. Raises like `single`. `acknowledge` is told of each, also of
+        those that were before one that ends the worker: after a start nothing of them is done again."""
         try:
             results = await self._retries.run(lambda: handle(records))
         except Fatal:
@@ -87,15 +98,18 @@ class Handling:
             if len(records) > 1:
                 # one of them spoils it for the others: find out which, in order
                 for record in records:
-                    await self.batch([record], handle)
+                    await self.batch([record], handle, acknowledge)
                 return
             kind = "parked" if isinstance(error, Transient) else "unexpected"
             reason = str(error) if isinstance(error, Transient) else where(error)
             await self._bury(records[0], kind, reason)
+            acknowledge(records)
             return
-        await self._finish(records, results)
+        await self._finish(records, results, acknowledge)
 
-    async def _finish(self, records: Sequence[Record], results: Sequence[Work | Poison]) -> None:
+    async def _finish(
+        self, records: Sequence[Record], results: Sequence[Work | Poison], acknowledge: Acknowledge
+    ) -> None:
         publish: list[Outgoing] = []
         confirmed: list[Callable[[], Awaitable[None]]] = []
         repeated = 0
@@ -111,11 +125,16 @@ class Handling:
             self._metrics.add("published_total", len(publish))
         if confirmed:
             await asyncio.gather(*(self._retries.run(trim) for trim in confirmed))
-        for record, result in pairs:
-            if isinstance(result, Poison):
-                await self._bury(record, "poison", str(result), keep=result.keep)
-            else:
-                self._limits.good(record.partition)
+        finished: list[Record] = []
+        try:
+            for record, result in pairs:
+                if isinstance(result, Poison):
+                    await self._bury(record, "poison", str(result), keep=result.keep)
+                else:
+                    self._limits.good(record.partition)
+                finished.append(record)
+        finally:
+            acknowledge(finished)
         self._metrics.add("done_total", len(records))
         if repeated:
             self._metrics.add("repeated_total", repeated)
@@ -125,7 +144,7 @@ class Handling:
 
         Without `keep` the dead letter has no value, only how large it was.
         """
-        self._limits.dead(record.partition, reason)
+        self._limits.dead(record.partition, reason, source(record) if kind == "poison" else None)
         about = {
             "afterturn-kind": kind,
             "afterturn-reason": reason,

@@ -105,7 +105,8 @@ class Publisher:
             else:
                 send = self._producer.send
                 confirmed = [
-                    await send(topic=r.topic, key=r.key, value=r.value, headers=headers) for r in records
+                    await send(topic=r.topic, key=r.key, value=r.value, headers=headers or r.headers)
+                    for r in records
                 ]
             # one that fails must not leave the others' errors unread
             results = await asyncio.gather(*confirmed, return_exceptions=True)
@@ -138,10 +139,11 @@ class Publisher:
         for (topic, partition), group in places.items():
             batch = producer.create_batch()
             for record in group:
-                if batch.append(timestamp=None, key=record.key, value=record.value) is None:
+                key, value, headers = record.key, record.value, record.headers
+                if batch.append(timestamp=None, key=key, value=value, headers=headers) is None:
                     confirmed.append(await producer.send_batch(batch, topic, partition=partition))
                     batch = producer.create_batch()
-                    batch.append(timestamp=None, key=record.key, value=record.value)
+                    batch.append(timestamp=None, key=key, value=value, headers=headers)
             confirmed.append(await producer.send_batch(batch, topic, partition=partition))
         return confirmed
 

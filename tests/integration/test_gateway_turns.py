@@ -13,7 +13,8 @@ from redis.asyncio import Redis
 from schemas import limits
 from schemas.delivery import Outgoing, Topics
 from schemas.turns import TURN_EVENT
-from tests.gateway import NOW, Recorder, app_on, client, play, turn, user_token
+from services.deadletters.policy import BY
+from tests.gateway import NOW, SERVICE, Recorder, app_on, client, play, turn, user_token
 
 
 @pytest.fixture
@@ -146,6 +147,13 @@ async def test_a_service_needs_no_redis_to_record(recorder: Recorder) -> None:
         response = await http.post("/v1/turns", json=turn(2), headers={"Idempotency-Key": "k"})
         assert response.status_code == 503
     assert len(recorder.records) == 1
+
+
+async def test_what_comes_with_a_users_token_says_whose(redis: Redis, recorder: Recorder) -> None:
+    for token in (user_token("ü1"), SERVICE):
+        async with client(app_on(redis, recorder), token) as http:
+            assert (await http.post("/v1/turns", json=turn(1, user="ü1"))).status_code == 202
+    assert [record.headers for record in recorder.records] == [((BY, "ü1".encode()),), ()]
 
 
 class TestIdempotencyKey:

@@ -128,6 +128,9 @@ def test_reasons_name_the_limit() -> None:
     assert f"has {limits.MESSAGE_BYTES + 2} bytes, the limit is {limits.MESSAGE_BYTES}" in _reason_of(
         messages=[{"id": "m1", "role": "user", "text": text}]
     )
+    assert f"usage.prompt_tokens: Input should be less than or equal to {limits.USED_TOKENS}" in _reason_of(
+        usage={"prompt_tokens": 2**70}
+    )
     fits = _event(messages=[{"id": "m1", "role": "user", "text": text[:-1]}])
     decode(TURN_EVENT, _record(json.dumps(fits, ensure_ascii=False).encode()))
     assert _reason(b"x" * (limits.EVENT_BYTES + 1)) == (

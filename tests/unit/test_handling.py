@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from schemas.delivery import Outgoing, Record
+from services.deadletters.policy import BY
 from services.failures import Fatal, Poison, Transient
 from services.metrics import Metrics
 from services.work import DONE, REPEATED, Work
@@ -290,3 +291,41 @@ async def test_a_batch_with_one_good_record_is_not_the_end_of_a_row() -> None:
     batch = Batch(bench, {}, poison=range(1, 100))
     with pytest.raises(Fatal, match="6 dead letters in a row"):
         await bench.handling.batch([_record(offset) for offset in range(10)], batch)
+
+
+async def test_what_was_done_before_the_worker_stops_is_acknowledged() -> None:
+    bench = Bench(run=3)
+    acknowledged: list[int] = []
+    batch = Batch(bench, {}, poison=(1, 2, 3, 4, 5, 6))
+    with pytest.raises(Fatal, match="4 dead letters in a row"):
+        await bench.handling.batch(
+            [_record(offset) for offset in range(9)],
+            batch,
+            lambda records: acknowledged.extend(record.offset for record in records),
+        )
+    assert _offsets(bench) == [1, 2, 3]
+    assert acknowledged == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [Transient("away"), ValueError("ours")])
+async def test_each_record_of_a_batch_is_acknowledged_once(error: Exception) -> None:
+    bench = Bench()
+    acknowledged: list[int] = []
+    await bench.handling.batch(
+        [_record(offset) for offset in range(4)],
+        Batch(bench, {2: error}, poison=(1,)),
+        lambda records: acknowledged.extend(record.offset for record in records),
+    )
+    assert acknowledged == [0, 1, 2, 3]
+
+
+async def test_one_user_s_dead_letters_do_not_stop_the_worker_for_others() -> None:
+    bench = Bench(run=20)
+    by = ((BY, b"u1"),)
+    records = [_record(offset, by)._replace(key=b"chat-%d" % offset) for offset in range(100)]
+    await bench.handling.batch(records, Batch(bench, {}, poison=range(100)))
+    assert len(_offsets(bench)) == 100
+    with pytest.raises(Fatal, match="in a row"):
+        await bench.handling.batch(
+            [record._replace(headers=()) for record in records], Batch(bench, {}, poison=range(100))
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.failures import Fatal
-from streams.runtime.limits import DeadLetterLimits
+from streams.runtime.limits import EACH, DeadLetterLimits
 
 
 class Clock:
@@ -59,3 +59,38 @@ def test_what_is_a_minute_old_does_not_count() -> None:
         for _ in range(3):
             limits.dead(0, "reason")
         clock.now += 60
+
+
+def test_one_source_alone_stops_nothing() -> None:
+    clock = Clock()
+    limits = DeadLetterLimits(run=2 * EACH, rate=2 * EACH, now=clock)
+    for _ in range(1_000):
+        limits.dead(0, "reason", b"u1")
+    # what others have wrong counts beside it
+    for number in range(EACH):
+        limits.dead(0, "reason", b"u%d" % number)
+    with pytest.raises(Fatal, match="21 dead letters in a row on partition 0"):
+        for number in range(EACH):
+            limits.dead(0, "reason", b"v%d" % number)
+
+
+def test_one_source_counts_anew_after_a_good_record_and_after_a_minute() -> None:
+    clock = Clock()
+    limits = DeadLetterLimits(run=1_000, rate=2 * EACH - 1, now=clock)
+    for _ in range(3):
+        for _ in range(2 * EACH):
+            limits.dead(0, "reason", b"u1")
+        clock.now += 60
+    limits.good(0)
+    for _ in range(2 * EACH):
+        limits.dead(0, "reason", b"u1")
+    with pytest.raises(Fatal, match="20 dead letters in one minute"):
+        for _ in range(EACH):
+            limits.dead(0, "reason", b"u2")
+
+
+def test_what_is_not_the_records_fault_counts_whoever_it_is_from() -> None:
+    limits = DeadLetterLimits(run=2 * EACH, rate=1_000, now=Clock())
+    with pytest.raises(Fatal, match="in a row"):
+        for _ in range(2 * EACH + 1):
+            limits.dead(0, "parked")

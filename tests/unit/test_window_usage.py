@@ -36,7 +36,7 @@ def _turn(**changes: Any) -> TurnRecorded:
     user=st.one_of(st.none(), st.just(UserRef(id="ü"))),
     characters=st.sampled_from([(), ("mira",), ("mira", "ploy")]),
     model=st.one_of(st.none(), st.just(ModelRef(name='a "model"'))),
-    usage=st.builds(TokenUsage, prompt_tokens=st.integers(0, 10**9), completion_tokens=st.integers(0, 10**9)),
+    usage=st.builds(TokenUsage, prompt_tokens=st.integers(0, 10**8), completion_tokens=st.integers(0, 10**8)),
 )
 def test_it_is_what_the_model_would_write(
     user: UserRef | None, characters: tuple[str, ...], model: ModelRef | None, usage: TokenUsage
