@@ -28,9 +28,10 @@ def _utc(value: datetime) -> datetime:
     raise ValueError(f"lies outside the years {limits.FIRST_YEAR} to {limits.LAST_YEAR}")
 
 
+ID_PATTERN = r"^[^\s{}\x00-\x1f\x7f\x85]+$"
 Id = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=limits.ID_CHARACTERS, pattern=r"^[^\s{}\x00-\x1f\x7f\x85]+$"),
+    StringConstraints(min_length=1, max_length=limits.ID_CHARACTERS, pattern=ID_PATTERN),
     Field(description="An identifier: no white space, no control characters, no braces."),
 ]
 Timestamp = Annotated[

@@ -30,8 +30,8 @@ WHOLE_NUMBER = 2**53 - 1
 FIRST_YEAR = 1970
 """No time is negative in milliseconds since 1970 (UTC)."""
 
-LAST_YEAR = 2260
-"""The last full year that ClickHouse's DateTime64 holds with nanoseconds."""
+LAST_YEAR = 2199
+"""The last full year that the ledger's column holds: a use of that time has to be bookable (C1)."""
 
 MEMORY_CHARACTERS = 500
 """A saved memory, in Unicode characters (M3)."""

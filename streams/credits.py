@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
 from schemas.delivery import Record
 from schemas.usage import UsageBooked
@@ -21,6 +21,9 @@ from services.credits.ledger import Ledger, Row
 from services.credits.policy import PriceTable, Unbookable, charge
 from services.failures import Poison
 from services.work import DONE, REPEATED, Work
+from streams.runtime.decoding import decode
+
+_EVENT = TypeAdapter(UsageBooked)
 
 
 class Credits:
@@ -39,10 +42,10 @@ class Credits:
 
     def _row(self, record: Record) -> Row | Poison:
         try:
-            usage = UsageBooked.model_validate_json(record.value or b"")
+            usage = decode(_EVENT, record)
             credits = charge(self._prices, usage)
-        except ValidationError as error:
-            return Poison(_reason(error))
+        except Poison as poison:
+            return poison
         except Unbookable as error:
             return Poison(str(error))
         return Row(
@@ -60,9 +63,3 @@ class Credits:
             tokens_out=usage.tokens_out,
             credits=credits,
         )
-
-
-def _reason(error: ValidationError) -> str:
-    """Names each wrong field and what is wrong, without its value."""
-    found = error.errors(include_input=False, include_url=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'value'}: {item['msg']}" for item in found[:5])

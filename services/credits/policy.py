@@ -31,15 +31,8 @@ PLACES = 6
 CREDITS_LIMIT = Decimal(10) ** 12
 """One use costs less than this: the column is Decimal(18, 6)."""
 
-TOKENS_LIMIT = 2**63
-"""One use counts fewer tokens than this in each direction."""
-
 FREE = "extractive"
 """Asks no model, so it costs nothing; a price for it is refused."""
-
-EARLIEST = datetime(1971, 1, 1, tzinfo=UTC)
-LATEST = datetime(2200, 1, 1, tzinfo=UTC)
-"""Events between these two can be booked: the column holds them, and each month is a partition."""
 
 _UNIT = Decimal(1).scaleb(-PLACES)
 _EXACT = Context(prec=60)
@@ -160,11 +153,6 @@ def _describe(loc: tuple[int | str, ...], message: str) -> str:
 
 def charge(prices: PriceTable, usage: UsageBooked) -> Decimal:
     """Credits of a use. Raises Unbookable where the ledger has no room for one of its numbers."""
-    for name, tokens in (("tokens_in", usage.tokens_in), ("tokens_out", usage.tokens_out)):
-        if tokens >= TOKENS_LIMIT:
-            raise Unbookable(f"{name}: is over the limit of {TOKENS_LIMIT - 1}")
-    if not EARLIEST <= usage.at < LATEST:
-        raise Unbookable(f"at: is not between {EARLIEST.year} and {LATEST.year - 1}")
     amount = prices.credits(usage.model, usage.at, usage.tokens_in, usage.tokens_out)
     if amount >= CREDITS_LIMIT:
         raise Unbookable(f"tokens: cost {amount} credits, the limit for one use is {CREDITS_LIMIT}")

@@ -15,6 +15,8 @@ from pydantic_core import to_json
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 
+from schemas.errors import said
+
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "2"
 """Seconds after which a client may try again when a store or the broker is away."""
@@ -110,7 +112,7 @@ def field_errors(errors: Sequence[Any], skip: int = 0) -> list[dict[str, Any]]:
             # a list is left at its first wrong element, and then counted
             continue
         place = [str(step).replace("~", "~0").replace("/", "~1") for step in error["loc"][skip:]]
-        entry = {"field": "".join(f"/{step}" for step in place), "message": error["msg"]}
+        entry = {"field": "".join(f"/{step}" for step in place), "message": said(error)}
         for name in _LIMITS:
             limit = error.get("ctx", {}).get(name)
             if limit is not None:
@@ -121,10 +123,7 @@ def field_errors(errors: Sequence[Any], skip: int = 0) -> list[dict[str, Any]]:
 
 def invalid_parameters(errors: Sequence[Any]) -> Problem:
     """422 for parameters of the path, the query or the headers, by name."""
-    named = [
-        {**entry, "field": str(error["loc"][-1])}
-        for error, entry in zip(errors, field_errors(errors), strict=True)
-    ]
+    named = [{**entry, "field": str(error["loc"][-1])} for error in errors for entry in field_errors([error])]
     return Problem(422, "invalid", "The request has wrong parameters.", errors=named)
 
 

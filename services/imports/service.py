@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from schemas.chat import UserRef
 from schemas.delivery import Outgoing, Topics
+from schemas.errors import said
 from schemas.turns import TurnRecorded
 from services.imports import head as heads
 from services.imports.checkpoint import Checkpoint, Mark
@@ -143,7 +144,7 @@ class _Chat:
             built = event(self._start, turn, self._user)
         except ValidationError as error:
             place = f"message {turn.messages[0].key} of chat {self._start.id}"
-            self._report.unusable(Unusable(place, error.errors()[0]["msg"]))
+            self._report.unusable(Unusable(place, said(error.errors()[0])))
             return
         self._report.turns += 1
         self._report.messages += len(turn.messages)
@@ -182,7 +183,7 @@ def _check(options: Options) -> None:
         try:
             UserRef(id=value)
         except ValidationError as error:
-            raise ImportRefused(f"--{option}: {error.errors()[0]['msg']}") from None
+            raise ImportRefused(f"--{option}: {said(error.errors()[0])}") from None
 
 
 async def _run(

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
+from schemas.errors import said
 from schemas.memories import (
     GLOBAL,
     OP,
@@ -70,7 +71,7 @@ def parse(op: Mapping[str, Any]) -> Op | str:
     if problem["type"] in ("union_tag_invalid", "union_tag_not_found"):
         return f"op: is none of {', '.join(OPS)}"
     path = ".".join(str(part) for part in problem["loc"][1:])
-    return f"{path or 'op'}: {problem['msg'].removeprefix('Value error, ')}"[:300]
+    return f"{path or 'op'}: {said(problem)}"[:300]
 
 
 def parsed(command: MemoryOps, known: Known) -> list[Op | str]:

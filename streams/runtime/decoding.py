@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from schemas import limits
 from schemas.delivery import Record
+from schemas.errors import said
 from services.failures import Poison
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ def tombstone_of(record: Record) -> str | None:
 def reason(error: ValidationError) -> str:
     """What is wrong, field by field."""
     problems = error.errors(include_url=False, include_input=False)
-    named = [f"{_field(p)}: {_said(p)}"[:300] for p in problems[:_SHOWN]]
+    named = [f"{_field(p)}: {said(p)}"[:300] for p in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
         named.append(f"and {len(problems) - _SHOWN} more")
     return "; ".join(named)
@@ -53,13 +54,6 @@ def _field(problem: ErrorDetails) -> str:
         # which event of the union it is; no field has a dot in its name
         del path[0]
     return ".".join(path) or "value"
-
-
-def _said(problem: ErrorDetails) -> str:
-    if problem["type"] == "union_tag_invalid":
-        # the only message that quotes the value
-        return f"{problem['ctx']['discriminator']} is none of {problem['ctx']['expected_tags']}"
-    return problem["msg"].removeprefix("Value error, ")
 
 
 def check_key(record: Record, expected: str, field: str) -> None:

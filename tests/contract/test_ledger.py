@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schemas import limits
 from schemas.usage import UsageBooked
 from services.credits.clickhouse import Connection
 from services.credits.ledger import ClickHouseLedger, Ledger, Row, Spend
@@ -75,6 +76,22 @@ async def test_a_use_is_booked_with_all_its_fields(lane: Lane) -> None:
         " tokens_in, tokens_out, credits, booked_at FROM usage"
     )
     assert stored == [(*use, BOOKED_AT)]
+
+
+@pytest.mark.rule("C1")
+@pytest.mark.parametrize(
+    "at",
+    [
+        datetime(limits.FIRST_YEAR, 1, 1, tzinfo=UTC),
+        # in UTC the year has one day more than where it was written
+        datetime(limits.LAST_YEAR + 1, 1, 1, 11, 59, tzinfo=UTC),
+    ],
+)
+async def test_every_time_that_an_event_may_have_is_booked(lane: Lane, at: datetime) -> None:
+    use = row(1, at=at, tokens_in=limits.USED_TOKENS, tokens_out=limits.USED_TOKENS)
+    assert await lane.ledger.book([use]) == (1, (True,))
+    assert await lane.ledger.book([use]) == (0, (False,))
+    assert await lane.connection.rows("SELECT at, tokens_in FROM usage") == [(at, limits.USED_TOKENS)]
 
 
 @pytest.mark.rule("C2")
@@ -152,9 +169,9 @@ uses = st.lists(
     st.builds(
         row,
         st.integers(0, 60),
-        at=st.datetimes(datetime(1971, 1, 1), datetime(2199, 12, 31), timezones=st.just(UTC)).map(
-            lambda at: at.replace(microsecond=0)
-        ),
+        at=st.datetimes(
+            datetime(limits.FIRST_YEAR, 1, 1), datetime(limits.LAST_YEAR, 12, 31), timezones=st.just(UTC)
+        ).map(lambda at: at.replace(microsecond=0)),
         stage=st.sampled_from(["reply", "chunk", "merge", "compress"]),
         tokens_in=st.integers(0, 2**40),
         tokens_out=st.integers(0, 2**40),

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas import limits
 from schemas.usage import UsageBooked
 from services.credits import prices
 from services.credits.policy import (
-    CREDITS_LIMIT,
     PLACES,
-    TOKENS_LIMIT,
     PriceError,
     PriceTable,
     Unbookable,
@@ -47,7 +46,7 @@ multipliers = st.integers(0, 999_999_999_999).map(lambda millionths: Decimal(mil
 
 
 @pytest.mark.rule("C1")
-@given(multipliers, multipliers, st.integers(0, TOKENS_LIMIT - 1), st.integers(0, TOKENS_LIMIT - 1))
+@given(multipliers, multipliers, st.integers(0, limits.USED_TOKENS), st.integers(0, limits.USED_TOKENS))
 def test_credits_are_tokens_times_multipliers_exactly(
     price_in: Decimal, price_out: Decimal, tokens_in: int, tokens_out: int
 ) -> None:
@@ -141,19 +140,17 @@ def test_a_wrong_table_names_model_and_field(table: Any, named: str) -> None:
         parse(table)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"tokens_in": TOKENS_LIMIT}, "tokens_in"),
-        ({"tokens_out": TOKENS_LIMIT}, "tokens_out"),
-        ({"at": datetime(1970, 12, 31, tzinfo=UTC)}, "at"),
-        ({"at": datetime(2200, 1, 1, tzinfo=UTC)}, "at"),
-        ({"tokens_in": int(CREDITS_LIMIT)}, "tokens"),
-    ],
-)
-def test_a_use_that_no_row_can_hold_is_refused(changes: dict[str, Any], named: str) -> None:
-    with pytest.raises(Unbookable, match=rf"^{named}: "):
-        charge(parse({"default": FLAT}), use(**changes))
+def test_a_use_that_no_row_can_hold_is_refused() -> None:
+    dear = parse({"default": [{"input": "10000", "output": "0"}]})
+    with pytest.raises(Unbookable, match=r"^tokens: cost 1000000000000"):
+        charge(dear, use(tokens_in=limits.USED_TOKENS))
+
+
+@pytest.mark.rule("C1")
+@pytest.mark.parametrize("year", [limits.FIRST_YEAR, limits.LAST_YEAR])
+def test_every_use_that_may_be_published_can_be_booked(year: int) -> None:
+    usage = use(tokens_in=limits.USED_TOKENS, tokens_out=limits.USED_TOKENS, at=AT.replace(year=year))
+    assert charge(parse({"default": FLAT}), usage) == 3 * limits.USED_TOKENS
 
 
 def test_the_table_that_ships_is_sound() -> None:
