@@ -62,7 +62,11 @@ async def _spec(
     topic = AGENTS[name]
     if name == "window":
         size = ChunkSize(settings.chunk_messages, settings.chunk_tokens)
-        service = Window(resources.redis, resources.counter, size)
+
+        async def partition_of(chat: str) -> int:
+            return await resources.publisher.partition(topic, chat.encode())
+
+        service = Window(resources.redis, resources.counter, size, partition_of=partition_of)
         return window.agent(service, resources.redis, resources.epochs[topic], settings.batch)
     if name == "memories":
         writer = Memories(resources.redis, resources.counter, clock=lambda: datetime.now(UTC))

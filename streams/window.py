@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from schemas.delivery import Position, Record, Topics
 from schemas.turns import TURN_EVENT
 from services.failures import Poison
-from services.state import deleted
+from services.state import applied, deleted
 from services.state.agents import WINDOW
 from services.window.incoming import Delivered
 from services.window.service import Window
 from services.work import Work
 from streams.runtime.agent import AgentSpec, Batched
 from streams.runtime.decoding import check_key, decode, tombstone_of
+
+log = logging.getLogger(__name__)
 
 
 def agent(window: Window, redis: Redis, epoch: str, limit: int) -> AgentSpec:
@@ -43,7 +47,14 @@ def agent(window: Window, redis: Redis, epoch: str, limit: int) -> AgentSpec:
                     results[place] = poison
         return results
 
-    return AgentSpec(WINDOW, Topics.TURNS, Batched(handle, limit))
+    async def report(times: Mapping[int, int]) -> None:
+        try:
+            await applied.report(redis, epoch, times)
+        except RedisError as error:
+            # the next report says the same, and more
+            log.warning("how far the turns are applied was not reported: %s", type(error).__name__)
+
+    return AgentSpec(WINDOW, Topics.TURNS, Batched(handle, limit), report)
 
 
 async def _empty(

@@ -34,7 +34,7 @@ from services.takeback import deletion, fork, policy, reading, store
 from services.takeback.policy import Plan
 from services.takeback.reading import Ask
 from services.takeback.rollbacks import rollbacks
-from services.takeback.source import Sources
+from services.takeback.source import PartitionOf, Sources
 from services.takeback.store import Answer
 from services.takeback.values import Chat, Row
 from services.tokens.counter import TokenCounter
@@ -57,6 +57,7 @@ class TakingBack:
         redis: Redis,
         counter: TokenCounter,
         chunk: ChunkSize,
+        partition_of: PartitionOf,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
@@ -64,7 +65,7 @@ class TakingBack:
         self._ask = partial(at_once, redis)
         self._counter = counter
         self._chunk = chunk
-        self._sources = Sources(self._ask, clock, sleep)
+        self._sources = Sources(self._ask, partition_of, clock, sleep)
 
     async def apply(self, delivered: Delivered, begun: float) -> Work:
         """Carry one event out; once, however often it comes. `begun`: when its batch was, in seconds since 1970."""

@@ -25,6 +25,7 @@ from services.failures import Poison, Transient
 from services.state import deleted, outbox
 from services.state.agents import WINDOW as AGENT
 from services.takeback.service import TakingBack
+from services.takeback.source import PartitionOf, nowhere
 from services.tokens.counter import TokenCounter
 from services.window.incoming import Delivered, happened, in_order, memory_entry, usage
 from services.window.store import REFUSED, ChunkSize, Reply, apply, call, digest
@@ -32,7 +33,8 @@ from services.work import DONE, REPEATED, Work
 
 
 class Window:
-    """Applies events of chats in the order given. `clock` gives seconds since 1970, `sleep` takes them."""
+    """Applies events of chats in the order given. `clock` gives seconds since 1970, `sleep` takes them; `partition_of` tells
+    where the events of a chat are that nobody knows yet."""
 
     def __init__(
         self,
@@ -41,12 +43,13 @@ class Window:
         chunk: ChunkSize,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        partition_of: PartitionOf = nowhere,
     ) -> None:
         self._redis = redis
         self._counter = counter
         self._chunk = chunk
         self._clock = clock
-        self._back = TakingBack(redis, counter, chunk, clock, sleep)
+        self._back = TakingBack(redis, counter, chunk, partition_of, clock, sleep)
 
     async def apply(self, batch: Sequence[Delivered]) -> list[Work | Poison]:
         """One result per event. Raises redis.RedisError or Transient where the store is away; all of it may then be

@@ -22,6 +22,7 @@ from streams.runtime.flights import Flights, Lanes
 from streams.runtime.handling import BatchHandler, Handling, KeyedHandler, Publishes
 from streams.runtime.limits import DeadLetterLimits
 from streams.runtime.retries import Retries
+from streams.runtime.watermarks import Report, Watermarks
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class AgentSpec:
     name: str
     topic: str
     work: Keyed | Batched
+    report: Report | None = None
+    """Told again and again up to when its partitions are done."""
 
 
 class Agent:
@@ -90,6 +93,8 @@ class Agent:
         self.consumer.on_assigned = self.joined.set
         await self.app.start()
         self.app.add_future(self._watch())
+        if self.spec.report is not None:
+            self.app.add_future(Watermarks(self.consumer, self.spec.topic).keep_reporting(self.spec.report))
 
     async def stop(self) -> None:
         """Stop fetching, finish or cancel what is in flight, commit, leave the group."""

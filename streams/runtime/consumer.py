@@ -85,6 +85,24 @@ class Consumer(FaustConsumer):
             acks = self.acks[tp] = OrderedAcks()
         return acks
 
+    def fetched(self, tp: TP) -> tuple[int, int] | None:
+        """When the last answer came about a partition (milliseconds since 1970), and its highwater then or later; None while
+        there is none in this assignment."""
+        client, each = self._thread._ensure_consumer(), ensure_aiokafka_TP(tp)
+        try:
+            # the time first: the fetching thread sets it last
+            at, highwater = client.last_poll_timestamp(each), client.highwater(each)
+        except AssertionError:
+            # an assignment is being made
+            return None
+        return None if at is None or highwater is None else (at, highwater)
+
+    def done_before(self, tp: TP) -> int | None:
+        """The offset before which all is done: of this assignment, or as it was committed. None where nothing is known."""
+        acks = self.acks.get(tp)
+        position = acks.unfinished if acks is not None else None
+        return self._committed_offset[tp] if position is None else position
+
     # delivery
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:

@@ -95,6 +95,14 @@ class Publisher:
         assert self._producer is not None, "not started"
         return bool(await self._producer.client.fetch_all_metadata())
 
+    async def partition(self, topic: str, key: bytes) -> int:
+        """Where records of a key are. Raises Transient(outage) where no broker tells."""
+        assert self._producer is not None, "not started"
+        try:
+            return partition_of(key, len(await self._producer.partitions_for(topic)))
+        except KafkaError as error:
+            raise Transient(f"Kafka does not answer: {type(error).__name__}", outage=True) from error
+
     async def publish(self, records: Sequence[Outgoing], headers: Sequence[Header] | None = None) -> None:
         """Return once the broker has confirmed all records; those of one key stay in order. Raises Transient(outage),
         Poison for one over the size limit."""
@@ -139,7 +147,7 @@ class Publisher:
         for (topic, partition), group in places.items():
             batch = producer.create_batch()
             for record in group:
-                key, value, headers = record.key, record.value, record.headers
+                key, value, headers = record.key, record.value, list(record.headers)
                 if batch.append(timestamp=None, key=key, value=value, headers=headers) is None:
                     confirmed.append(await producer.send_batch(batch, topic, partition=partition))
                     batch = producer.create_batch()
