@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from services.gateway import (
     audit,
@@ -22,12 +22,14 @@ from services.gateway import (
     memory_tools,
     openapi,
     problems,
+    start,
     summaries,
     turns,
 )
 from services.gateway.draft_uses import DraftUses
 from services.gateway.edge import Edge
 from services.gateway.hub import Hub
+from services.gateway.parameters import refuse_unknown
 from services.gateway.ports import Deps
 
 VERSION = "1"
@@ -66,7 +68,10 @@ def create_app(deps: Deps) -> FastAPI:
     app.state.streams = 0
     problems.install(app)
     saved = (memory_history, memory_clear, memory_drafts, memories, characters, commands, memory_tools)
-    for module in (turns, context, memory, summaries, live, *saved, audit, health):
+    for module in (turns, context, memory, summaries, live, *saved, audit):
+        app.include_router(module.router, dependencies=[Depends(refuse_unknown)])
+    # whoever asks these two adds what it likes
+    for module in (health, start):
         app.include_router(module.router)
     app.add_middleware(Edge, metrics=deps.metrics)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]

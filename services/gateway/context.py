@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from schemas import limits
 from schemas.base import Count, Id, Model
@@ -39,7 +39,9 @@ ChatId = Annotated[Id, Path(description=_CHAT)]
 
 
 class ContextQuery(Model):
-    """Parameters of a request for a context."""
+    """Parameters of a request for a context; a misspelt one is refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
     chat: Id = Field(description=_CHAT)
     model_context: int | None = Field(

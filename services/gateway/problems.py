@@ -150,7 +150,10 @@ def install(app: FastAPI) -> None:
     async def http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         name = {404: "no-such-route", 405: "method-not-allowed"}.get(error.status_code, "refused")
-        return Problem(error.status_code, name, str(error.detail), headers=error.headers).response()
+        detail = str(error.detail)
+        if error.status_code == 404:
+            detail = "There is no such route; /openapi.json has all of them."
+        return Problem(error.status_code, name, detail, headers=error.headers).response()
 
     async def away(request: Request, error: Exception) -> Response:
         _LOG.warning("redis does not answer", extra={"error": type(error).__name__})

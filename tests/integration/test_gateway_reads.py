@@ -52,6 +52,15 @@ async def test_wrong_parameters_are_named(redis: Redis, query: str) -> None:
     assert response.json()["errors"][0]["field"] == query.partition("=")[0]
 
 
+@pytest.mark.parametrize("route", ["chats/c1/context", "chats/c1/memory", "users/u1/memories"])
+async def test_a_misspelt_parameter_is_named(redis: Redis, route: str) -> None:
+    await play(redis, [turn(1)])
+    async with client(app_on(redis, Recorder())) as http:
+        response = await http.get(f"/v1/{route}?modle_context=5")
+    assert response.status_code == 422
+    assert [error["field"] for error in response.json()["errors"]] == ["modle_context"]
+
+
 @pytest.mark.parametrize("chat", ["a/b", "x/context", "ü-1", "a.b:c@d", "50%"])
 async def test_every_chat_id_can_stand_in_a_path(redis: Redis, chat: str) -> None:
     await play(redis, [turn(0, chat=chat)])
@@ -231,6 +240,13 @@ class TestHealth:
         )
         assert line in text.splitlines()
         assert "secret-chat" not in text
+
+    async def test_the_root_tells_where_the_rest_is(self, redis: Redis) -> None:
+        async with client(app_on(redis, Recorder()), token="") as http:
+            found = (await http.get("/")).json()
+            assert found.pop("name") == "Afterturn"
+            assert found.pop("version")
+            assert {(await http.get(path)).status_code for path in found.values()} == {200}
 
     async def test_other_routes_and_methods_are_problems(self, redis: Redis) -> None:
         async with client(app_on(redis, Recorder())) as http:
