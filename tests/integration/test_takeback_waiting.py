@@ -28,6 +28,10 @@ SOURCE, FORK = 0, 1
 UNKNOWN = "source.turn: the chat c1 has no turn t1"
 
 
+LOOKS = 20_000
+"""More than any of these waits takes: one that does not end fails."""
+
+
 class Time:
     """A clock that moves when somebody sleeps. `meanwhile` happens while they do."""
 
@@ -42,6 +46,7 @@ class Time:
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
         self.waits.append(seconds)
+        assert len(self.waits) < LOOKS
         if self.meanwhile is not None:
             await self.meanwhile()
 
@@ -204,6 +209,7 @@ async def test_of_two_forks_that_wait_for_each_other_the_first_one_gives_way(
         if len(waiting) == running:
             time.now += seconds
             time.waits.append(seconds)
+            assert len(time.waits) < LOOKS
             woken, waiting[:] = list(waiting), []
             for event in woken:
                 event.set()
