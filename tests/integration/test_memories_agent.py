@@ -78,7 +78,7 @@ async def test_each_record_gets_its_answer_in_order(redis: Redis) -> None:
     [
         (b"", b"u1", "value: "),
         (b"\xff", b"u1", "value: "),
-        (body(1, type="memory.sing"), b"u1", "value: 'type' is none of"),
+        (body(1, type="memory.sing"), b"u1", "value: type is none of"),
         (body(1), b"u2", "key: is not the user_id"),
         (body(1), None, "key: is not the user_id"),
         (body(1, user="two words"), b"two words", "user_id: "),
