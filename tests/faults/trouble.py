@@ -129,7 +129,7 @@ def other_key(name: str, story: Story) -> Planned:
 
 def unknown_type(name: str, story: Story) -> Planned:
     event = _takes_back(story, name, "turn.forgotten")
-    return record(event, "unknown type", "value: 'type' is none of ")
+    return record(event, "unknown type", "value: type is none of ")
 
 
 def nowhere(name: str, story: Story) -> Planned:
