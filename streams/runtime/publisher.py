@@ -103,17 +103,18 @@ class Publisher:
         except KafkaError as error:
             raise Transient(f"Kafka does not answer: {type(error).__name__}", outage=True) from error
 
-    async def publish(self, records: Sequence[Outgoing], headers: Sequence[Header] | None = None) -> None:
+    async def publish(self, records: Sequence[Outgoing]) -> None:
         """Return once the broker has confirmed all records; those of one key stay in order. Raises Transient(outage),
         Poison for one over the size limit."""
         assert self._producer is not None, "not started"
         try:
-            if headers is None and len(records) >= BATCH_FROM:
+            if len(records) >= BATCH_FROM:
                 confirmed = await self._send_batches(records)
             else:
                 send = self._producer.send
                 confirmed = [
-                    await send(topic=r.topic, key=r.key, value=r.value, headers=headers or r.headers)
+                    # the client takes a list and nothing else
+                    await send(topic=r.topic, key=r.key, value=r.value, headers=list(r.headers))
                     for r in records
                 ]
             # one that fails must not leave the others' errors unread

@@ -13,8 +13,9 @@ from schemas.delivery import Outgoing, Record, Topics
 from services.failures import Fatal, Poison
 from services.work import DONE, Work
 from streams.runtime.agent import Agent, Batched, Keyed
-from streams.runtime.publisher import Publisher
+from streams.runtime.publisher import BATCH_FROM, Publisher
 from tests.integration.agents import (
+    DEAD,
     NAME,
     TOPIC,
     Workers,
@@ -244,6 +245,14 @@ async def test_nothing_is_acknowledged_before_the_broker_has_confirmed(broker: B
             await until(released, "the record is acknowledged")
             await agent.consumer.commit()
             assert await committed(broker) == 1
+
+
+@pytest.mark.parametrize("count", [1, BATCH_FROM])
+async def test_headers_are_published_with_one_record_as_with_many(broker: Broker, count: int) -> None:
+    headers = (("afterturn-by", "ü1".encode()), ("other", b""))
+    async with publisher(broker) as publishes:
+        await publishes.publish([Outgoing(DEAD, b"k", b"v", headers)] * count)
+    assert [record.headers for record in await dead_letters(broker, count)] == [headers] * count
 
 
 async def test_a_record_that_no_dead_letter_can_hold_does_not_stop_its_partition(
