@@ -79,9 +79,10 @@ async def read(redis: Redis, chat: Snapshot, user: str | None, now: int, choices
         selection = select(
             candidates(scope, answer) for scope, answer in zip(scopes, stored, strict=True) if scope in heard
         )
-        memories = chosen(selection, now, off)
-        choices.put(user, scopes, Choice.of(int(version or 0), selection, memories.beyond, now))
-        return memories
+        choice = Choice.of(int(version or 0), selection, _beyond(selection), now)
+        choices.put(user, scopes, choice)
+        bodies = {each.id: each.body for each in (*selection.pinned, *selection.unpinned)}
+        return choice.filled([bodies[id] for _, ids in choice.asked for id in ids], now, off)
     values = [value for answer in stored for value in answer]
     if not choice.holds(int(version or 0), now) or None in values:
         choices.drop(user, scopes)
@@ -137,14 +138,17 @@ def candidates(scope: str, answer: Any) -> list[Candidate]:
 
 def chosen(selection: Selection, now: int, learning_off: tuple[str, ...] = ()) -> Memories:
     """What was selected, its texts read."""
-    beyond = Beyond(
-        tuple([each.id for each in selection.beyond]), sum([each.tokens for each in selection.beyond])
-    )
     return Memories(
         [memory(each, each.body, now) for each in selection.pinned],
         [memory(each, each.body, now) for each in selection.unpinned],
-        beyond,
+        _beyond(selection),
         learning_off=learning_off,
+    )
+
+
+def _beyond(selection: Selection) -> Beyond:
+    return Beyond(
+        tuple([each.id for each in selection.beyond]), sum([each.tokens for each in selection.beyond])
     )
 
 
