@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from enum import Enum
 from typing import Any
 
@@ -66,8 +66,19 @@ class Subscription:
 
 class _Channel:
     def __init__(self) -> None:
+        self.asked = False
+        """Whether a connection was asked for it: by whoever came first, or by the next one where that was cancelled."""
         self.confirmed = asyncio.Event()
         self.readers: set[Subscription] = set()
+
+
+@contextmanager
+def _lost_connection_is_noticed() -> Iterator[None]:
+    """The reader of the same connection notices as well, and connects again."""
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        _LOG.debug("live channels: a command failed", extra={"error": type(error).__name__})
 
 
 class Hub:
@@ -107,14 +118,12 @@ class Hub:
         name = channel_name.encode()
         reader = Subscription()
         channel = self._channels.get(name)
-        new = channel is None
         if channel is None:
             channel = self._channels[name] = _Channel()
         channel.readers.add(reader)
         try:
             async with asyncio.timeout(timeout):
-                if new:
-                    await self._command("subscribe", name)
+                await self._subscribe(name, channel)
                 await channel.confirmed.wait()
             if self._closed:
                 reader.put(Signal.closed)
@@ -123,18 +132,21 @@ class Hub:
             channel.readers.discard(reader)
             if not channel.readers and self._channels.get(name) is channel:
                 del self._channels[name]
-                await self._command("unsubscribe", name)
+                await self._unsubscribe(name)
 
-    async def _command(self, verb: str, name: bytes) -> None:
+    async def _subscribe(self, name: bytes, channel: _Channel) -> None:
         """Without a connection nothing is sent: the next one subscribes to what is wanted then."""
         async with self._commands:
-            if self._pubsub is None or (verb == "unsubscribe" and name in self._channels):
-                return
-            try:
-                await getattr(self._pubsub, verb)(name)
-            except (RedisError, OSError) as error:
-                # the reader of the same connection notices as well, and connects again
-                _LOG.debug("live channel: %s failed", verb, extra={"error": type(error).__name__})
+            if self._pubsub is not None and not channel.asked:
+                with _lost_connection_is_noticed():
+                    await self._pubsub.subscribe(name)
+                    channel.asked = True
+
+    async def _unsubscribe(self, name: bytes) -> None:
+        async with self._commands:
+            if self._pubsub is not None and name not in self._channels:
+                with _lost_connection_is_noticed():
+                    await self._pubsub.unsubscribe(name)
 
     async def _run(self) -> None:
         failures = 0
@@ -142,7 +154,10 @@ class Hub:
             pubsub = self._redis.pubsub()
             try:
                 async with self._commands:
-                    await pubsub.subscribe(_CONTROL, *self._channels)
+                    wanted = dict(self._channels)
+                    await pubsub.subscribe(_CONTROL, *wanted)
+                    for channel in wanted.values():
+                        channel.asked = True
                     self._pubsub = pubsub
                 failures = 0
                 await self._read(pubsub)

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 
 from schemas.live import Notice
 from services.gateway.hub import QUEUE, Hub, Signal, Subscription
@@ -177,6 +178,39 @@ async def test_a_subscription_that_redis_does_not_confirm_fails_and_leaves_nothi
     with pytest.raises(TimeoutError):
         async with hub.subscribe("c1", 0.01):
             pytest.fail("not confirmed")
+    assert hub.channels == 0
+    await hub.close()
+
+
+async def test_who_comes_second_is_subscribed_when_the_first_one_leaves_at_once(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, held = asyncio.Event(), asyncio.Event()
+    subscribe = PubSub.subscribe
+
+    async def slowly(self: PubSub, *names: bytes) -> None:
+        if keys.channel("c1").encode() in names and not asked.is_set():
+            asked.set()
+            await held.wait()
+        await subscribe(self, *names)
+
+    monkeypatch.setattr(PubSub, "subscribe", slowly)
+    hub = Hub(redis)
+    hub.start()
+    async with hub.subscribe("other", 5):
+        pass
+
+    async def listen() -> bytes | Signal | None:
+        async with hub.subscribe("c1", 5) as reader:
+            await redis.publish(keys.channel("c1"), b"hint")
+            return await reader.next(5)
+
+    first = asyncio.create_task(listen())
+    await asked.wait()
+    second = asyncio.create_task(listen())
+    await asyncio.sleep(0)  # the second one waits behind the first
+    first.cancel()
+    assert await second == b"hint"
     assert hub.channels == 0
     await hub.close()
 
