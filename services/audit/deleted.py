@@ -78,9 +78,11 @@ class Rows(Protocol):
 
 @dataclass(slots=True)
 class Verdict:
-    """`left` ought not to be there; `kept` is by rule."""
+    """`left` ought not to be there; `kept` is by rule. `known`: something, be it a tombstone, tells that there was such a
+    chat; where nothing does, that nothing is left proves nothing about a chat with a similar id."""
 
     chat: str
+    known: bool = False
     searched: list[Searched] = field(default_factory=list)
     left: list[Found] = field(default_factory=list)
     kept: list[Found] = field(default_factory=list)
@@ -95,7 +97,7 @@ class Verdict:
         parts = {
             name: [each._asdict() for each in getattr(self, name)] for name in ("searched", "left", "kept")
         }
-        return {"ok": self.ok, "chat": self.chat, **parts}
+        return {"ok": self.ok, "chat": self.chat, "known": self.known, **parts}
 
 
 _IDS = {"id", "user_id", "chat_id", "character", "model", "stage"}
@@ -141,6 +143,8 @@ async def verify(redis: Redis, rows: Rows, log: Log | None, chat: str, progress:
 def _topic(verdict: Verdict, state: TopicState) -> None:
     name = state.topic
     verdict.searched.append(Searched(name, f"records in {state.partitions} partitions", state.records))
+    of_chat = (state.before, state.tombstones, state.emptied, state.memories, state.behind, state.elsewhere)
+    verdict.known |= any(of_chat)
     for places, why in (
         (state.behind, "no tombstone follows them"),
         (state.elsewhere, "they are under another key than the chat's"),
@@ -195,6 +199,7 @@ async def _redis(verdict: Verdict, redis: Redis, forget: bool, progress: Progres
         Searched("redis", "users' saved memories", users),
     ]
     await _own(verdict, redis, window, own)
+    verdict.known |= bool(own or memories or changes)
     if memories or changes:
         detail = f"{memories} saved memories that came from the chat, {changes} changes in their history"
         verdict.kept.append(Found("redis", detail))
@@ -252,5 +257,6 @@ async def _rows(verdict: Verdict, rows: Rows) -> None:
     for name in sorted(set(columns) - COLUMNS):
         verdict.left.append(Found("clickhouse", f"the column {name}: what it holds is not known"))
     if count:
+        verdict.known = True
         detail = f"{count} rows: who used what when, for the books; they hold no text"
         verdict.kept.append(Found("clickhouse", detail))

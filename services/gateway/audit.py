@@ -75,6 +75,9 @@ class DeletedReport(BaseModel):
 
     ok: bool = Field(description="Nothing is left.")
     chat: str
+    known: bool = Field(
+        description="Something tells that there was such a chat; else the id may be a wrong one."
+    )
     searched: list[SearchedView]
     left: list[FoundView]
     kept: list[FoundView]

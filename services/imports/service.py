@@ -25,7 +25,7 @@ from services.imports.port import ChatStart, ImportRefused, Options, SourceMessa
 from services.imports.source import Source
 
 SHOWN = 20
-"""Places of unusable things that a report keeps; all of them are counted."""
+"""Places of unusable things, and ids of chats, that a report keeps; all of them are counted."""
 
 BATCH_BYTES = 4 << 20
 """Published together at most, but for the record that goes over it."""
@@ -45,15 +45,23 @@ class Progress(NamedTuple):
 
 @dataclass
 class Report:
-    """What came of an import. `already` counts messages that an earlier run had confirmed."""
+    """What came of an import. `already` counts messages that an earlier run had confirmed. `ids` are those of the first
+    chats."""
 
     format: str = ""
     chats: int = 0
+    ids: list[str] = field(default_factory=list)
     turns: int = 0
     messages: int = 0
     already: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     first: list[Unusable] = field(default_factory=list)
+
+    def chat(self, id: str) -> None:
+        """Count it, and keep its id if it is among the first."""
+        self.chats += 1
+        if len(self.ids) < SHOWN:
+            self.ids.append(id)
 
     def unusable(self, found: Unusable) -> None:
         """Count it, and keep it if it is among the first."""
@@ -114,7 +122,7 @@ class _Chat:
         self._mark = marks.get(self._start.id)
         self._skip = self._mark.read if self._mark else 0
         self._grouping = Grouping(self._skip)
-        report.chats += 1
+        report.chat(self._start.id)
 
     def add(self, message: SourceMessage) -> Iterator[Planned]:
         if self._skip:

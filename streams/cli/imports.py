@@ -100,6 +100,9 @@ def summary(report: Report) -> list[str]:
     lines = [
         f"format {report.format}: {report.chats} chats, {report.turns} turns, {report.messages} messages published"
     ]
+    lines += [f"  chat {id}" for id in report.ids]
+    if report.chats > len(report.ids):
+        lines.append(f"  and {report.chats - len(report.ids)} more chats")
     if report.already:
         lines.append(f"{report.already} messages were imported by an earlier run")
     count = sum(report.reasons.values())

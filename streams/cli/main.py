@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -57,8 +58,18 @@ app = typer.Typer(
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"afterturn {version('afterturn')}")
+        raise typer.Exit
+
+
 @app.callback()
-def afterturn() -> None:
+def afterturn(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
     """The memory behind a chat with a character: a streaming pipeline on Apache Kafka."""
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from services.settings import Settings
-from streams.cli.start import SettingsFile, load_settings, run
+from streams.cli.start import SettingsFile, fail, load_settings, run
 from streams.drain import drain
 from streams.runtime.worker import stop_on_signals
 from streams.together import run_together
@@ -28,7 +29,18 @@ def command(
     ] = 60.0,
 ) -> None:
     """Run everything until SIGTERM or Ctrl-C."""
-    run(work(load_settings(settings_file, gateway_port=port), data, broker, drain_deadline))
+    settings = load_settings(settings_file, gateway_port=port)
+    for name, number in (("gateway_port", settings.gateway_port), ("health_port", settings.health_port)):
+        _check_free(name, settings.host, number)
+    run(work(settings, data, broker, drain_deadline))
+
+
+def _check_free(name: str, host: str, port: int) -> None:
+    """Ends the command where somebody listens there: told before the servers have been started for nothing."""
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        fail(f"AFTERTURN_{name.upper()}: {host}:{port} cannot be listened on: {error.strerror}", 2)
 
 
 async def work(settings: Settings, data: Path | None, broker: str, drain_deadline: float) -> None:

@@ -18,6 +18,9 @@ from streams.cli.running import DataFolder
 from streams.cli.start import SettingsFile, fail, load_settings, run
 from streams.cli.stores import AsJson, Content, GatewayUrl, Token, Whose, open_stores, start_stores, tell
 
+UNKNOWN = 3
+"""Exit code where no store has a trace of the chat, not even of its deletion: no proof, perhaps a mistyped id."""
+
 
 def command(
     chat: Annotated[str, typer.Argument(help="Id of the deleted chat.")],
@@ -30,7 +33,8 @@ def command(
     """Search Redis, ClickHouse and the log for a deleted chat, and prove that it is gone.
 
     Tells what was searched, what is kept by rule, and what is left. Reads the stores of the settings; with --data those of
-    `afterturn up --data DIR`, which are started where that does not run. Ends with 1 where something is left.
+    `afterturn up --data DIR`, which are started where that does not run. Ends with 1 where something is left, and with 3 where
+    nothing tells that there ever was such a chat: its id may be another one.
     """
     settings = load_settings(settings_file)
     whose = Whose(data, gateway, token).checked()
@@ -39,7 +43,10 @@ def command(
     except ValidationError:
         # what no chat can be called is nowhere, which would prove nothing
         fail(f"{chat!r} is no id of a chat: it has 1 to 200 characters, no white space and no braces", 2)
-    tell(run(work(settings, whose, chat)), lines, as_json)
+    content = run(work(settings, whose, chat))
+    tell(content, lines, as_json)
+    if not content["known"]:
+        raise typer.Exit(UNKNOWN)
 
 
 async def work(settings: Settings, whose: Whose, chat: str) -> Content:
@@ -68,4 +75,5 @@ def lines(content: Content) -> list[str]:
     shown += [f"kept     {each['store']}: {each['detail']}" for each in content["kept"]]
     shown += [f"LEFT     {each['store']}: {each['detail']}" for each in content["left"]]
     left = len(content["left"])
-    return [*shown, f"chat {content['chat']}: {'gone' if content['ok'] else f'NOT GONE, {left} places'}"]
+    said = "gone" if content["known"] else "UNKNOWN: nothing tells that there ever was such a chat"
+    return [*shown, f"chat {content['chat']}: {said if content['ok'] else f'NOT GONE, {left} places'}"]

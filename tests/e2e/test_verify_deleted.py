@@ -50,4 +50,5 @@ async def test_a_deleted_chat_is_gone_while_the_stack_runs_and_after_it(broker: 
     resting = await verified(0)
     assert {each["store"] for each in resting["searched"]} >= {"redis", "clickhouse"}
     assert any(each["store"] == "chat.turns.v1" for each in resting["searched"]) is (broker == "apache")
+    assert (await cli.run("verify-deleted", "c11", "--data", str(data))).code == 3
     assert (await cli.run("audit", "--data", str(data))).code == 0

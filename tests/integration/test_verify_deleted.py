@@ -132,6 +132,15 @@ async def test_a_deleted_chat_is_gone_and_what_is_kept_is_named(pipeline: Pipeli
     assert f"searched {Topics.TURNS}: 42 records in 12 partitions" in shown
 
 
+@pytest.mark.rule("W7")
+async def test_a_chat_that_never_was_is_no_proof(pipeline: Pipeline) -> None:
+    await pipeline.chat()
+    other = await pipeline.verdict(chat="c1-mistyped")
+    assert (other.ok, other.known) == (True, False)
+    assert lines(other.as_dict())[-1].startswith("chat c1-mistyped: UNKNOWN")
+    assert (await pipeline.verdict()).known
+
+
 @pytest.mark.rule("W7", "M9")
 async def test_memories_of_its_replies_are_gone_where_the_deletion_said_so(pipeline: Pipeline) -> None:
     await pipeline.chat()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -48,7 +50,7 @@ def test_help_names_every_command(cli: CliRunner) -> None:
     result = cli.invoke(app, ["--help"])
     assert result.exit_code == 0
     names = {line.split()[1] for line in result.output.splitlines() if line.startswith("│ ")}
-    assert names - {"--help"} == set(COMMANDS)
+    assert names - {"--help", "--version"} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", [*((name,) for name in COMMANDS), *INNER], ids=" ".join)
@@ -126,6 +128,16 @@ def test_what_makes_no_sense_is_refused(cli: CliRunner, command: list[str], said
     assert said in result.output
 
 
+def test_a_taken_port_is_told_before_anything_starts(cli: CliRunner) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = cli.invoke(app, ["up", "--port", str(port)])
+    assert result.exit_code == 2
+    assert result.output.startswith(
+        f"afterturn: AFTERTURN_GATEWAY_PORT: 127.0.0.1:{port} cannot be listened on:"
+    )
+
+
 @pytest.mark.parametrize("command", [["import", __file__], ["dlq", "list"]], ids=" ".join)
 def test_data_of_a_stack_that_rests_says_so(cli: CliRunner, tmp_path: Path, command: list[str]) -> None:
     # a killed process leaves its addresses, and a lock that nobody holds
@@ -189,12 +201,29 @@ def test_an_audit_prints_what_it_read_and_what_is_wrong() -> None:
     assert lines[5] == "WRONG: 2 errors, 1 warnings"
 
 
+def test_the_version_is_that_of_the_package(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"afterturn {version('afterturn')}\n")
+
+
+def test_an_import_names_its_first_chats() -> None:
+    report = ImportReport(format="telegram")
+    for number in range(22):
+        report.chat(f"telegram-{number}")
+    shown = imports.summary(report)
+    assert shown[0] == "format telegram: 22 chats, 0 turns, 0 messages published"
+    assert (shown[1], shown[20]) == ("  chat telegram-0", "  chat telegram-19")
+    assert shown[21:] == ["  and 2 more chats"]
+
+
 def test_an_import_tells_what_it_could_not_use() -> None:
-    report = ImportReport(format="jsonl", chats=1, turns=2, messages=4)
+    report = ImportReport(format="jsonl", turns=2, messages=4)
+    report.chat("jsonl-1")
     for line in range(30):
         report.unusable(Unusable(f"line {line}", "no text"))
     lines = imports.summary(report)
     assert lines[0] == "format jsonl: 1 chats, 2 turns, 4 messages published"
-    assert lines[1] == "30 could not be used:"
-    assert lines[2] == "  line 0: no text"
+    assert lines[1] == "  chat jsonl-1"
+    assert lines[2] == "30 could not be used:"
+    assert lines[3] == "  line 0: no text"
     assert lines[-2:] == ["  and 10 more; of all 30:", "  30 x no text"]
