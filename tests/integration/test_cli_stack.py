@@ -88,9 +88,8 @@ async def test_import_audit_and_dead_letters_of_a_stack(tmp_path: Path) -> None:
 
         again = await cli.run("import", str(file), "--chat", "old", "--data", str(data))
         assert again.code == 0
-        assert (
-            f"0 turns, 0 messages published\n{MESSAGES} messages were imported by an earlier run" in again.out
-        )
+        assert "0 turns, 0 messages published\n  chat old\n" in again.out
+        assert f"\n{MESSAGES} messages were imported by an earlier run" in again.out
 
         kafka = json.loads((data / "running.json").read_text())["kafka"]
         await _publish(kafka, b"not json")
