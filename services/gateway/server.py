@@ -50,10 +50,14 @@ class _Server(uvicorn.Server):
         yield
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 takes a free one. Raises OSError where it cannot."""
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
 async def serve(app: FastAPI, host: str, port: int) -> Handle:
     """Returns once the gateway listens; port 0 takes a free one. Raises OSError where it cannot listen there."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family)
+    listener = listen(host, port)
     config = uvicorn.Config(
         app,
         log_config=None,

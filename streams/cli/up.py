@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from services.gateway.server import listen
 from services.settings import Settings
 from streams.cli.start import SettingsFile, fail, load_settings, run
 from streams.drain import drain
@@ -38,7 +38,7 @@ def command(
 def _check_free(name: str, host: str, port: int) -> None:
     """Ends the command where somebody listens there: told before the servers have been started for nothing."""
     try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        listen(host, port).close()
     except OSError as error:
         fail(f"AFTERTURN_{name.upper()}: {host}:{port} cannot be listened on: {error.strerror}", 2)
 
