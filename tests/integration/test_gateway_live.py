@@ -196,23 +196,25 @@ async def test_who_comes_second_is_subscribed_when_the_first_one_leaves_at_once(
 
     monkeypatch.setattr(PubSub, "subscribe", slowly)
     hub = Hub(redis)
-    hub.start()
-    async with hub.subscribe("other", 5):
-        pass
 
     async def listen() -> bytes | Signal | None:
         async with hub.subscribe("c1", 5) as reader:
             await redis.publish(keys.channel("c1"), b"hint")
             return await reader.next(5)
 
-    first = asyncio.create_task(listen())
-    await asked.wait()
-    second = asyncio.create_task(listen())
-    await asyncio.sleep(0)  # the second one waits behind the first
-    first.cancel()
-    assert await second == b"hint"
-    assert hub.channels == 0
-    await hub.close()
+    hub.start()
+    try:
+        async with hub.subscribe("other", 5):
+            pass
+        first = asyncio.create_task(listen())
+        await asked.wait()
+        second = asyncio.create_task(listen())
+        await asyncio.sleep(0)  # the second one waits behind the first
+        first.cancel()
+        assert await second == b"hint"
+        assert hub.channels == 0
+    finally:
+        await hub.close()
 
 
 async def test_a_slow_reader_is_told_that_it_missed_something() -> None:
