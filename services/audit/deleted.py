@@ -181,6 +181,7 @@ async def _redis(verdict: Verdict, redis: Redis, forget: bool, progress: Progres
             answers += 1
             value = cast("bytes | None", await redis.get(key))
             if value is not None and named.inside(value) and b'"drafts"' in value:
+                verdict.known = True
                 seconds = await redis.ttl(key)
                 detail = (
                     f"drafts of memories from the chat, for a repeat within {seconds} s more: {key.decode()}"

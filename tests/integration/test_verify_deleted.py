@@ -139,6 +139,10 @@ async def test_a_chat_that_never_was_is_no_proof(pipeline: Pipeline) -> None:
     assert (other.ok, other.known) == (True, False)
     assert lines(other.as_dict())[-1].startswith("chat c1-mistyped: UNKNOWN")
     assert (await pipeline.verdict()).known
+    # drafts are a trace as well
+    await pipeline.redis.set("gateway:idempotency:1", '0 {"drafts": [{"chat": "c1-mistyped"}]}')
+    drafted = await pipeline.verdict(chat="c1-mistyped")
+    assert (drafted.ok, drafted.known) == (False, True)
 
 
 @pytest.mark.rule("W7", "M9")
