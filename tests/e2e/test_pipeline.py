@@ -48,9 +48,15 @@ class Watch:
         self._chat = chat
         self._sent = sent
         self._covered = 0
+        self._one = asyncio.Lock()
+        """Reads are compared with those before them: an earlier answer must not arrive after a later one."""
 
     async def look(self) -> dict[str, Any] | None:
         """One read, checked."""
+        async with self._one:
+            return await self._look()
+
+    async def _look(self) -> dict[str, Any] | None:
         published = len(self._sent)
         context = await self._frontend.context(self._chat)
         if context is None:
@@ -123,6 +129,8 @@ async def test_a_long_conversation(running: Up, broker: Broker, tmp_path: Path) 
         for event in turns[100:]:
             sent |= texts([event])
             await frontend.post([event])
+            # beside the watch, so that there are enough reads however fast the pipeline is
+            await watch.look()
         await frontend.applied(TURNS)
         memory = await summarised(frontend, "c1")
     assert watch.reads > 20
