@@ -92,7 +92,7 @@ def summariser(settings: Settings, counter: TokenCounter) -> Summariser:
     # imported where they are used: the SDK takes more than a second, and most workers never need it
     from services.summaries.prompted import Prompted
 
-    return Prompted(_model(settings, counter), counter)
+    return Prompted(language_model(settings, counter), counter)
 
 
 def drafter(settings: Settings, counter: TokenCounter) -> Drafter:
@@ -101,10 +101,11 @@ def drafter(settings: Settings, counter: TokenCounter) -> Drafter:
         return ExtractiveDrafter(counter)
     from services.drafts.prompted import Prompted
 
-    return Prompted(_model(settings, counter))
+    return Prompted(language_model(settings, counter))
 
 
-def _model(settings: Settings, counter: TokenCounter) -> LanguageModel:
+def language_model(settings: Settings, counter: TokenCounter) -> LanguageModel:
+    """The model and endpoint that the settings name."""
     from services.llm.openai import OpenAIModel
 
     key = settings.openai_api_key

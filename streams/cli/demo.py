@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from streams.cli.start import SettingsFile, fail, load_settings, run
+from streams.demo.endpoint import ask
 from streams.demo.play import Unfinished, as_json, play
 
 OPENAI_MODEL = "gpt-4o-mini"
@@ -55,6 +56,9 @@ def command(
                 f"[dim]{time.monotonic() - started:6.2f}[/dim]  [{colour}]{agent:9}[/{colour}]  {escape(line)}"
             )
 
+    if settings.summary_model != "extractive":
+        say("stack", f"asks {settings.summary_model} whether it answers")
+        run(ask(settings))
     try:
         result = run(play(settings, broker, lambda line: say("stack", line), say))
     except Unfinished as error:

@@ -30,8 +30,8 @@ CHUNK_MESSAGES = 12
 """Messages of a chunk in the demo: with the default of 10 its conversation happens to end right after a merge into
 the long-term memory, and the tier in the middle would be empty."""
 
-DEADLINE = 120.0
-"""Seconds for the agents to finish after the last turn."""
+PATIENCE = 120.0
+"""Seconds without any agent getting further: then the demo gives up. A model may take its time for each chunk."""
 
 
 class Unfinished(RuntimeError):
@@ -62,12 +62,12 @@ async def _play(running: Running, follower: Follower, say: Callable[[str, str], 
         await asyncio.sleep(0)
     say("frontend", "has published all of them; no reply waited for any of what follows")
     booked = _booked(running, say)
-    await _finished(running, booked)
+    await finished(running, booked)
     seconds = time.monotonic() - started
 
     async def publish(event: Envelope) -> None:
         await running.resources.publisher.publish([record(event)])
-        await _finished(running, booked)
+        await finished(running, booked)
 
     async with httpx.AsyncClient(base_url=running.url, timeout=30) as http:
         http.headers["Authorization"] = f"Bearer {running.token or _first_token(running.settings)}"
@@ -108,10 +108,20 @@ async def _play(running: Running, follower: Follower, say: Callable[[str, str], 
     }
 
 
-async def _finished(running: Running, booked: Callable[[dict[str, int]], None]) -> None:
+async def finished(running: Running, booked: Callable[[dict[str, int]], None]) -> None:
     """Until nothing is under way. Raises Unfinished."""
-    if not await drain(running.settings, DEADLINE, booked):
-        raise Unfinished(f"the agents did not finish within {DEADLINE:.0f} s")
+    left: dict[str, int] = {}
+
+    def report(lags: dict[str, int]) -> None:
+        left.update(lags)
+        booked(lags)
+
+    before: dict[str, int] | None = None
+    while not await drain(running.settings, PATIENCE, report):
+        if left == before:
+            behind = ", ".join(f"{agent} {count}" for agent, count in left.items() if count)
+            raise Unfinished(f"nothing got further for {PATIENCE:.0f} s; records left: {behind}")
+        before = dict(left)
 
 
 def _booked(running: Running, say: Callable[[str, str], None]) -> Callable[[dict[str, int]], None]:

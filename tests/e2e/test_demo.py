@@ -13,7 +13,7 @@ import pytest
 from schemas.context import Part
 from streams.demo.conversation import turns
 from tests import cli
-from tests.contract.scripted_openai import serving
+from tests.contract.scripted_openai import fails, serving
 from tests.stack import lanes
 
 pytestmark = pytest.mark.skipif("embedded" not in lanes(), reason="the demo runs on the embedded broker")
@@ -84,6 +84,20 @@ async def test_the_demo_with_a_model(tmp_path: Path) -> None:
         assert set(result["spend"]) >= {"reply", "chunk", "merge"}
         uses = sum(stage["uses"] for name, stage in result["spend"].items() if name != "reply")
         assert 0 < uses <= len(model.requests)
+
+
+async def test_a_model_that_does_not_answer_is_told_before_anything_starts() -> None:
+    async with serving() as model:
+        model.script.append(fails(401))
+        key = "key-of-the-test"
+        ended = await cli.run("demo", "--model", "x", OPENAI_BASE_URL=model.url, OPENAI_API_KEY=key)
+    assert ended.code == 1
+    assert "Redis" not in ended.out
+    assert "OPENAI_API_KEY" in ended.err
+    assert key not in ended.err
+    ended = await cli.run("demo", "--model", "x", "--base-url", "http://127.0.0.1:1/v1")
+    assert ended.code == 1
+    assert "OPENAI_BASE_URL" in ended.err
 
 
 async def test_an_endpoint_without_a_model_is_a_wrong_setting() -> None:
