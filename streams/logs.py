@@ -7,8 +7,18 @@ import sys
 
 from pythonjsonlogger.json import JsonFormatter
 
-# Faust gives our subclass of its consumer a logger of our name
-_FOREIGN = ("faust", "mode", "aiokafka", "asyncio", "httpx", "openai", "uvicorn", "streams.runtime.consumer")
+# Faust gives our subclasses of its app and its consumer loggers of our names
+_FOREIGN = (
+    "faust",
+    "mode",
+    "aiokafka",
+    "asyncio",
+    "httpx",
+    "openai",
+    "uvicorn",
+    "streams.runtime.app",
+    "streams.runtime.consumer",
+)
 
 
 def configure(level: str) -> None:

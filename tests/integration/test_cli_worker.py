@@ -81,6 +81,8 @@ async def test_a_worker_from_start_to_end(broker: Broker, redis: Redis, redis_ur
     logged = [json.loads(line) for line in (*ended.out.splitlines(), *ended.err.splitlines())]
     assert {"started", "dead letter", "stopped"} <= {entry["event"] for entry in logged}
     assert sum(entry["event"] == "dead letter" for entry in logged) == 3
+    # Faust tells each step of each of its services
+    assert not [entry for entry in logged if entry["event"].startswith("[^")]
     assert MARKER not in ended.out + ended.err
 
 
